@@ -1,0 +1,1 @@
+"""The second stage: frames to sound, window by window in song order."""

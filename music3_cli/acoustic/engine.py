@@ -1,0 +1,76 @@
+"""Runs a song's windows through condition encoder, flow solver and vocoder, and joins what comes out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+
+from music3_cli.acoustic.flow import (
+    Carry,
+    end_on_carry,
+    euler_step,
+    hold_overlap,
+    next_carry,
+    schedule,
+    take_over_condition,
+)
+from music3_cli.acoustic.windows import Window, plan_windows
+from music3_cli.models.condition import ConditionEncoder
+from music3_cli.models.transformer import FlowTransformer
+from music3_cli.models.vocoder import Vocoder
+from music3_cli.randomness import SongRandomness
+
+
+@dataclass(frozen=True)
+class Solved:
+    """`steps` Euler steps of a window are done."""
+
+    window: Window
+    steps: int
+
+
+@dataclass(frozen=True)
+class Sound:
+    """A window's kept span, [2, samples] float32 in [-1, 1] on the host; concatenated, the spans are the song."""
+
+    window: Window
+    samples_CS: torch.Tensor
+
+
+class AcousticEngine:
+    """The three acoustic networks on one device. Callers run it inside `devices.true_fp32`."""
+
+    def __init__(self, condition: ConditionEncoder, transformer: FlowTransformer, vocoder: Vocoder) -> None:
+        self.condition, self.transformer, self.vocoder = condition, transformer, vocoder
+        self.device = transformer.proj_in.device
+
+    def windows(self, frames: int) -> list[Window]:
+        return plan_windows(frames, self.condition.config)
+
+    @torch.inference_mode()
+    def run(self, hiddens_FD: torch.Tensor, randomness: SongRandomness, steps: int) -> Iterator[Solved | Sound]:
+        """A song's sound from all its frame hiddens [F, 8 x H], in window order."""
+        carry: Carry | None = None
+        for window in self.windows(len(hiddens_FD)):
+            frames_FD = hiddens_FD[window.start : window.stop].to(self.device, self.condition.proj_weight.dtype)
+            carry = carry.fit(window.latents) if carry else None
+            condition_LC = take_over_condition(self.condition(frames_FD).float(), carry)
+            shape = (1, self.transformer.config.in_channels, window.latents)
+            noise_LC = randomness.noise(window.index, shape, self.device)[0].T.contiguous()
+            x_LC, times = noise_LC, schedule(steps)
+            for step in range(steps):
+                if carry:
+                    x_LC = hold_overlap(x_LC, noise_LC, carry, times[step])
+                x_LC = euler_step(self.transformer, x_LC, condition_LC, times[step], times[step + 1])
+                yield Solved(window, step + 1)
+            if carry:
+                x_LC = end_on_carry(x_LC, carry)
+            carry = next_carry(x_LC, condition_LC)
+            yield Sound(window, self._decode(x_LC, window))
+
+    def _decode(self, latents_LC: torch.Tensor, window: Window) -> torch.Tensor:
+        hop = self.condition.config.output_hop_length
+        sound_CS = self.vocoder(latents_LC.T)
+        return sound_CS[:, window.keep_start * hop : window.keep_stop * hop].clamp(-1, 1).cpu()

@@ -1,0 +1,1 @@
+"""The third stage: sound to files, and what a file is checked for."""

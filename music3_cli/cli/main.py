@@ -1,0 +1,70 @@
+"""The `music3` program: its commands, and the one place where errors become exit codes."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from types import FrameType
+from typing import NoReturn
+
+import typer
+
+from music3_cli import __version__
+from music3_cli.cli import console
+from music3_cli.cli.inspect import app as inspect_app
+from music3_cli.cli.lint import lint
+from music3_cli.cli.presets import app as presets_app
+from music3_cli.cli.render import render
+from music3_cli.errors import Interrupted
+
+app = typer.Typer(
+    name="music3",
+    help="Render songs with MiniMax-Music3: lyrics and a caption in, finished stereo files out.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command()(render)
+app.command()(lint)
+app.add_typer(inspect_app, name="inspect")
+app.add_typer(presets_app, name="presets")
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        console.data(f"music3 {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: bool = typer.Option(
+        False, "--version", callback=_version, is_eager=True, help="Show the version and exit."
+    ),
+) -> None:
+    pass
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    # A second signal ends at once, whatever the first one is still tidying up.
+    signal.signal(number, signal.SIG_DFL)
+    raise Interrupted("interrupted; finished songs are kept")
+
+
+def main() -> NoReturn:
+    """Run the program; never returns. Exit codes: DESIGN "Command line", docs/cli.md."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _interrupt)
+    try:
+        app()
+        code = 0
+    except SystemExit as stop:
+        code = stop.code if isinstance(stop.code, int) else 1
+    except BrokenPipeError:
+        # Whoever read our output has gone; there is nobody to tell.
+        sys.stderr.close()
+        code = 1
+    except (Exception, KeyboardInterrupt) as error:
+        code = console.report(error)
+    sys.exit(code)

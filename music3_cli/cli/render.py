@@ -1,0 +1,112 @@
+"""`music3 render`: lyrics files in, songs out."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from music3_cli.cli import console
+
+Text = str | None
+
+
+def render(
+    lyrics: Annotated[list[str], typer.Argument(help="Lyrics files; - reads standard input.", show_default=False)],
+    output: Annotated[
+        Text, typer.Option("--output", "-o", help="File, folder or template such as out/{id}-{seed}.wav.")
+    ] = None,
+    caption: Annotated[Text, typer.Option(help="Description of the music.")] = None,
+    caption_file: Annotated[Text, typer.Option(help="File with the description.")] = None,
+    preset: Annotated[Text, typer.Option(help="Named description; see `music3 presets list`.")] = None,
+    seed: Annotated[Text, typer.Option(help="0 to 2^64 - 1, or random. [default: 0]")] = None,
+    takes: Annotated[Text, typer.Option(help="Songs of each file; take k uses seed + k - 1. [default: 1]")] = None,
+    max_duration: Annotated[
+        Text, typer.Option(help="Ceiling (not a target), such as 210 or 3:30. [default: the model's limit; demo: 12 s]")
+    ] = None,
+    steps: Annotated[Text, typer.Option(help="Euler steps a window. [default: 30]")] = None,
+    title: Annotated[Text, typer.Option(help="Title, for names and records.")] = None,
+    artist: Annotated[Text, typer.Option(help="Artist, for records.")] = None,
+    checkpoint: Annotated[
+        Text,
+        typer.Option(
+            help="Folder, demo, or REPO[@REV] in the hub's cache. [default: MUSIC3_CHECKPOINT, then the hub's cache]"
+        ),
+    ] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+    precision: Annotated[Text, typer.Option(help="Acoustic stage: fp32. [default: fp32]")] = None,
+    talker_dtype: Annotated[Text, typer.Option(help="bf16 or fp32. [default: bf16 on a GPU, fp32 on a CPU]")] = None,
+    seed_scheme: Annotated[
+        Text, typer.Option(help="Random numbers as the official server (server) or as diffusers. [default: server]")
+    ] = None,
+    bit_depth: Annotated[Text, typer.Option(help="16 or float. [default: 16]")] = None,
+    on_exists: Annotated[
+        str, typer.Option(help="keep a finished song and refuse another one, overwrite, number, or error.")
+    ] = "keep",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan and load nothing.")] = False,
+    show_settings: Annotated[
+        bool, typer.Option("--show-settings", help="Show every setting with its source and exit.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON lines on stdout; see docs/cli.md.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only warnings and errors.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Tracebacks with errors.")] = False,
+    no_progress: Annotated[bool, typer.Option("--no-progress", help="No bars and no heartbeat lines.")] = False,
+) -> None:
+    """Render songs from lyrics files.
+
+    A lyrics file may begin with front matter between --- lines: title, artist, caption, preset, seed, max_duration.
+    Flags are stronger than front matter, front matter than the preset. Each song is written with a .json sidecar that
+    holds everything needed to repeat it.
+    """
+    console.configure(verbose=verbose, as_json=as_json)
+    from music3_cli.jobs.plan import ON_EXISTS, make_plan, read_songs
+
+    if on_exists not in ON_EXISTS:
+        from music3_cli.errors import UsageError
+
+        raise UsageError(f"--on-exists {on_exists}: one of {', '.join(ON_EXISTS)} was expected")
+    flags: dict[str, Any] = {
+        "caption": caption,
+        "preset": preset,
+        "seed": seed,
+        "takes": takes,
+        "max_duration": max_duration,
+        "steps": steps,
+        "title": title,
+        "artist": artist,
+        "precision": precision,
+        "talker_dtype": talker_dtype,
+        "seed_scheme": seed_scheme,
+        "bit_depth": bit_depth,
+    }
+    songs = read_songs(lyrics, flags, caption_file)
+    if show_settings:
+        from music3_cli.cli.plans import show_song_settings
+
+        show_song_settings(songs, as_json)
+        return
+    from music3_cli.checkpoint.locate import find_checkpoint
+
+    def default_dtype() -> str:
+        from music3_cli.devices import default_talker_dtype, resolve_device
+
+        return default_talker_dtype(resolve_device(device))
+
+    plan = make_plan(songs, find_checkpoint(checkpoint), default_dtype, output, on_exists)
+    from music3_cli.cli.plans import show_plan
+
+    if not quiet or dry_run:
+        show_plan(plan, device, as_json, dry_run)
+    if dry_run:
+        return
+    from music3_cli.cli.progress import make_view
+    from music3_cli.events import RunFinished
+    from music3_cli.jobs.run import run_plan
+
+    code = 0
+    with make_view(as_json=as_json, quiet=quiet, no_progress=no_progress) as view:
+        for event in run_plan(plan, device):
+            view.take(event)
+            if isinstance(event, RunFinished):
+                code = event.exit_code
+    raise typer.Exit(code)

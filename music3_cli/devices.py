@@ -1,0 +1,118 @@
+"""What runs where: the device, its dtypes, and how much fits into its memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import torch
+
+from music3_cli.checkpoint.inventory import Checkpoint
+from music3_cli.checkpoint.layout import AUDIO_CODE_OFFSET, AUDIO_END, LAST_TOKEN
+from music3_cli.errors import DeviceError
+from music3_cli.models.backbone import KVCache
+
+DTYPES = {"bf16": torch.bfloat16, "fp32": torch.float32}
+
+ACOUSTIC_WORK_BYTES = 2 * 2**30
+"""Activations of one window, both guidance rows, with room to spare."""
+
+
+def resolve_device(name: str) -> torch.device:
+    """`auto` (CUDA where there is one), `cpu`, `cuda` or `cuda:N`.
+
+    Raises:
+        DeviceError: unknown, or not there.
+    """
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    if name == "cpu":
+        return torch.device("cpu")
+    kind, _, number = name.partition(":")
+    if kind != "cuda" or (number and not number.isdecimal()):
+        raise DeviceError(f"device {name!r}: auto, cpu, cuda or cuda:N was expected")
+    if not torch.cuda.is_available():
+        built = "this torch is built without CUDA" if torch.version.cuda is None else "no CUDA device was found"
+        raise DeviceError(
+            f"device {name}: {built}", hint="Use --device cpu, or install a driver and a torch with CUDA."
+        )
+    index, count = int(number or 0), torch.cuda.device_count()
+    if index >= count:
+        raise DeviceError(f"device {name}: there {'is' if count == 1 else 'are'} only {count}, counted from 0")
+    return torch.device("cuda", index)
+
+
+def device_name(device: torch.device) -> str:
+    """As people call it, for plans and sidecars."""
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
+
+
+def default_talker_dtype(device: torch.device) -> str:
+    """bf16 on a GPU; fp32 on a CPU, where bf16 is slow."""
+    return "bf16" if device.type == "cuda" else "fp32"
+
+
+def talker_bytes(checkpoint: Checkpoint, dtype: torch.dtype) -> int:
+    """Device memory of the talker's weights: of embedding and head only the rows that are used."""
+    backbone = checkpoint.architecture.backbone
+    count = sum(entry.parameters for _, entry in checkpoint.components["language_model"].tensors.values())
+    count += sum(entry.parameters for _, entry in checkpoint.components["rvq_depth_decoder"].tensors.values())
+    codes = LAST_TOKEN - AUDIO_CODE_OFFSET
+    unused_rows = (backbone.vocab_size - codes) + (backbone.vocab_size - codes - len((AUDIO_END,)))
+    return (count - unused_rows * backbone.hidden_size) * dtype.itemsize
+
+
+def acoustic_bytes(checkpoint: Checkpoint) -> int:
+    """Device memory of the acoustic stage's weights, float32."""
+    names = ("condition_encoder", "transformer", "vocoder")
+    return sum(checkpoint.components[name].file_bytes for name in names)
+
+
+def check_memory(checkpoint: Checkpoint, device: torch.device, dtype: torch.dtype, positions: int) -> None:
+    """Refuse before loading what cannot fit: all weights resident and one song of `positions`.
+
+    Raises:
+        DeviceError: with what is missing. Only CUDA devices are checked.
+    """
+    if device.type != "cuda":
+        return
+    free, _ = torch.cuda.mem_get_info(device)
+    cache = positions * KVCache.bytes_a_position(checkpoint.architecture.backbone, dtype)
+    needed = talker_bytes(checkpoint, dtype) + acoustic_bytes(checkpoint) + cache + ACOUSTIC_WORK_BYTES
+    if needed > free:
+        raise DeviceError(
+            f"device {device}: {needed / 2**30:.1f} GiB are needed, {free / 2**30:.1f} GiB are free "
+            f"({(needed - free) / 2**30:.1f} GiB missing)",
+            hint="End other programs on this GPU, shorten --max-duration, or use --device cpu.",
+        )
+
+
+def songs_that_fit(bytes_a_song: Sequence[int], device: torch.device, most: int) -> int:
+    """How many songs, from the first on, may hold their caches at once: at least one, at most `most`."""
+    if device.type != "cuda":
+        return most
+    free, _ = torch.cuda.mem_get_info(device)
+    # Memory that torch holds but does not use is free as well.
+    free += torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device) - ACOUSTIC_WORK_BYTES
+    fit, total = 0, 0
+    for size in bytes_a_song[:most]:
+        total += size
+        if total > free:
+            break
+        fit += 1
+    return max(1, fit)
+
+
+@contextmanager
+def true_fp32() -> Iterator[None]:
+    """Inside, float32 products are float32: no TF32 in matrix products or convolutions, convolutions repeatable.
+
+    The settings are the process's own before and after.
+    """
+    matmul = torch.backends.cuda.matmul.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = False
+    try:
+        with torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True, allow_tf32=False):
+            yield
+    finally:
+        torch.backends.cuda.matmul.allow_tf32 = matmul

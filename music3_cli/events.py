@@ -1,0 +1,141 @@
+"""What happens during a run, as typed records. Stages yield them; `cli/progress.py` shows them as bars, lines or JSON.
+
+As JSON (`--json`), a record is one line: its class name in snake case under `event`, and its fields. Fields are only
+ever added (docs/cli.md).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+
+
+@dataclass(frozen=True)
+class Event:
+    """Base of all events."""
+
+    def to_json(self) -> dict[str, object]:
+        name = re.sub(r"(?<!^)(?=[A-Z])", "_", type(self).__name__).lower()
+        return {"event": name, **asdict(self)}
+
+
+@dataclass(frozen=True)
+class Note(Event):
+    """Something the user should know that is no fault: what was cleaned, assumed or left out."""
+
+    message: str
+
+
+@dataclass(frozen=True)
+class Warned(Event):
+    """Something that probably is not meant, and what to do about it."""
+
+    message: str
+    song: str = ""
+
+
+@dataclass(frozen=True)
+class LoadStarted(Event):
+    """Weights are being read; `total_bytes` is what will be read from disk."""
+
+    checkpoint: str
+    device: str
+    total_bytes: int
+
+
+@dataclass(frozen=True)
+class LoadProgress(Event):
+    done_bytes: int
+    total_bytes: int
+
+
+@dataclass(frozen=True)
+class LoadFinished(Event):
+    seconds: float
+
+
+@dataclass(frozen=True)
+class TalkerStarted(Event):
+    """A song's prompt goes into the talker; `ceiling_frames` is the most it may emit."""
+
+    song: str
+    prompt_tokens: int
+    ceiling_frames: int
+
+
+@dataclass(frozen=True)
+class TalkerProgress(Event):
+    song: str
+    frames: int
+    ceiling_frames: int
+
+
+@dataclass(frozen=True)
+class TalkerFinished(Event):
+    """`finish_reason` is `end` (the model ended the song) or `ceiling` (it was cut off)."""
+
+    song: str
+    frames: int
+    finish_reason: str
+    seconds: float
+
+
+@dataclass(frozen=True)
+class AcousticStarted(Event):
+    song: str
+    windows: int
+    steps: int
+
+
+@dataclass(frozen=True)
+class AcousticProgress(Event):
+    """`step` of `steps` Euler steps of window `window` (counted from 0) are done."""
+
+    song: str
+    window: int
+    windows: int
+    step: int
+    steps: int
+
+
+@dataclass(frozen=True)
+class SongKept(Event):
+    """A file from an earlier run is exactly the song that was asked for."""
+
+    song: str
+    path: str
+
+
+@dataclass(frozen=True)
+class SongFinished(Event):
+    """The file and its sidecar are in place."""
+
+    song: str
+    path: str
+    seed: int
+    take: int
+    frames: int
+    audio_seconds: float
+    finish_reason: str
+    timings: Mapping[str, float] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class SongFailed(Event):
+    song: str
+    message: str
+    hint: str = ""
+
+
+@dataclass(frozen=True)
+class RunFinished(Event):
+    """The last record of a run."""
+
+    rendered: int
+    kept: int
+    failed: int
+    audio_seconds: float
+    seconds: float
+    exit_code: int

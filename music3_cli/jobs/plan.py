@@ -1,0 +1,320 @@
+"""Everything that is decided before a weight is loaded: songs, prompts, ceilings, files and what happens to them.
+
+All that is wrong is found here and reported at once.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from music3_cli.checkpoint.inventory import Checkpoint
+from music3_cli.errors import InputError, Music3Error, OutputError, UsageError, raise_all
+from music3_cli.jobs.naming import fill_template, numbered, output_template, safe_name
+from music3_cli.jobs.sidecar import differences, is_done
+from music3_cli.song.limits import MAX_FRAMES, MAX_SEED, clock, frames_to_seconds
+from music3_cli.song.lyrics import Lyrics, dropped_words, parse_lyrics
+from music3_cli.song.presets import load_preset
+from music3_cli.song.prompt import Prompt, PromptTokenizer, check_prompt_length, frames_left
+from music3_cli.song.request import SongRequest
+from music3_cli.song.settings import Layer, Sourced, resolve
+from music3_cli.song.text import read_text
+
+DEFAULT_PRESET = "default"
+ON_EXISTS = ("keep", "overwrite", "number", "error")
+
+
+@dataclass(frozen=True)
+class Song:
+    """One lyrics file with its settings, before takes.
+
+    Attributes:
+        settings: every setting with its source.
+        notes, warnings: what the user should know.
+    """
+
+    id: str
+    lyrics: Lyrics
+    settings: Mapping[str, Sourced[Any]]
+    notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    def value(self, name: str) -> Any:
+        return self.settings[name].value
+
+
+@dataclass(frozen=True)
+class PlannedSong:
+    """One take: its request, its file, and what will be done.
+
+    Attributes:
+        action: `render` or `keep`.
+        reason: why, for the plan.
+    """
+
+    request: SongRequest
+    path: Path
+    action: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Plan:
+    songs: tuple[PlannedSong, ...]
+    checkpoint: Checkpoint
+    notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    sources: tuple[Song, ...] = field(default=(), repr=False)
+
+    @property
+    def to_render(self) -> list[PlannedSong]:
+        return [song for song in self.songs if song.action == "render"]
+
+
+def read_songs(files: Sequence[str], flags: Mapping[str, object], caption_file: str | None) -> list[Song]:
+    """Read lyrics files and resolve their settings.
+
+    Args:
+        files: paths, `-` for standard input.
+        flags: raw values of flags by setting name; None where not given.
+        caption_file: a caption to read, stronger than any other but `--caption`.
+
+    Raises:
+        InputError, UsageError, ManyErrors: everything that is wrong with any of the files.
+    """
+    if files.count("-") > 1:
+        raise UsageError("standard input (-) can be read only once")
+    flags = dict(flags)
+    where = {name: f"--{name.replace('_', '-')}" for name in flags}
+    if caption_file is not None and flags.get("caption") is None:
+        flags["caption"], where["caption"] = read_text(caption_file).text, caption_file
+    layer = Layer(flags, where, is_flags=True)
+    songs: list[Song] = []
+    errors: list[Music3Error] = []
+    for file in files:
+        try:
+            songs.append(_read_song(file, layer))
+        except Music3Error as error:
+            if error.message not in (known.message for known in errors):  # a wrong flag is one error, not one a file
+                errors.append(error)
+    raise_all(errors)
+    return _with_unique_ids(songs)
+
+
+def _read_song(file: str, flags: Layer) -> Song:
+    source = read_text(file)
+    lyrics = parse_lyrics(source)
+    front = Layer(
+        {name: item.value for name, item in lyrics.front_matter.items()},
+        {name: f"{source.name}:{item.line}" for name, item in lyrics.front_matter.items()},
+    )
+    layers = [flags, front]
+    notes = [f"{source.name}: {note}" for note in source.notes]
+    preset = _preset_name(layers)
+    if preset is not None:
+        chosen, origin = preset.value, preset.source
+        if "preset" in flags.values and flags.values["preset"] is not None:
+            layers[1] = front.without("caption")  # a preset asked for by flag replaces the file's own caption
+        try:
+            loaded = load_preset(chosen)
+        except InputError as error:
+            raise InputError(f"{origin}: {error.message}", hint=error.hint) from None
+        values = {"caption": loaded.filled_caption(), **loaded.settings}
+        layers.append(Layer(values, dict.fromkeys(values, f"preset {chosen}")))
+        if origin == "built-in":
+            notes.append(f"{source.name}: no caption was given; the preset {chosen!r} is used ({loaded.description})")
+    warnings = tuple(
+        f"{source.name}:{lost.line}:{lost.column}: the model will not see {lost.words!r}: words behind the tag "
+        f"{lost.tags} on the same line are dropped. Move them to a line of their own."
+        for lost in dropped_words(lyrics)
+    )
+    name = "stdin" if file == "-" else Path(file).stem
+    settings = resolve(layers)
+    settings["preset"] = preset or Sourced("", "built-in")
+    return Song(safe_name(name), lyrics, settings, tuple(notes), warnings)
+
+
+def _preset_name(layers: Sequence[Layer]) -> Sourced[str] | None:
+    """The preset to use: none where something stronger than it has a caption, the default where nobody has one."""
+    for layer in layers:
+        if layer.values.get("caption") is not None:
+            return None
+        if layer.values.get("preset") is not None:
+            return Sourced(str(layer.values["preset"]), layer.where["preset"])
+    return Sourced(DEFAULT_PRESET, "built-in")
+
+
+def _with_unique_ids(songs: Sequence[Song]) -> list[Song]:
+    seen: dict[str, int] = {}
+    unique = []
+    for song in songs:
+        seen[song.id] = seen.get(song.id, 0) + 1
+        unique.append(replace(song, id=f"{song.id}-{seen[song.id]}") if seen[song.id] > 1 else song)
+    return unique
+
+
+def make_plan(
+    songs: Sequence[Song], checkpoint: Checkpoint, default_dtype: Callable[[], str], output: str | None, on_exists: str
+) -> Plan:
+    """Expand takes, count tokens, set ceilings, and decide about every file.
+
+    Args:
+        default_dtype: what the talker dtype `auto` means on the chosen device; asked when all else is right.
+
+    Raises:
+        InputError, OutputError, ManyErrors: all that is wrong.
+    """
+    tokenizer = PromptTokenizer.from_file(checkpoint.tokenizer_file)
+    takes = max(int(song.value("takes")) for song in songs)
+    template = output_template(output, sum(int(song.value("takes")) for song in songs), takes)
+    notes = [note for song in songs for note in song.notes]
+    errors: list[Music3Error] = []
+    takes_to_place: list[tuple[SongRequest, Path]] = []
+    used: dict[Path, str] = {}
+    for index, song in enumerate(songs, start=1):
+        try:
+            prompt = tokenizer.prompt(song.value("caption"), song.lyrics.text)
+            check_prompt_length(prompt, song.lyrics.source.name)
+            max_frames, note = _ceiling(song, prompt, checkpoint)
+            notes.extend(note)
+            first_seed, note = _first_seed(song)
+            notes.extend(note)
+            for take in range(1, int(song.value("takes")) + 1):
+                request = _request(song, prompt, first_seed + take - 1, take, max_frames)
+                fields = {
+                    "id": song.id,
+                    "title": request.title or song.id,
+                    "index": f"{index:02d}",
+                    "take": take,
+                    "seed": request.seed,
+                    "preset": song.value("preset") or "caption",
+                    "ext": "wav",
+                }
+                path = fill_template(template, fields)
+                owner = used.setdefault(_same_file_key(path), request.id)
+                if owner != request.id:
+                    raise OutputError(
+                        f"{path}: both {owner} and {request.id} would be written there",
+                        hint="Put {index}, {take} or {seed} into the -o template.",
+                    )
+                takes_to_place.append((request, path))
+        except Music3Error as error:
+            errors.append(error)
+    raise_all(errors)
+    planned = _place(takes_to_place, default_dtype, on_exists, checkpoint.digest)
+    warnings = tuple(warning for song in songs for warning in song.warnings)
+    return Plan(tuple(planned), checkpoint, tuple(notes), warnings, tuple(songs))
+
+
+def _ceiling(song: Song, prompt: Prompt, checkpoint: Checkpoint) -> tuple[int, list[str]]:
+    name, wanted = song.lyrics.source.name, song.settings["max_duration"]
+    left = min(MAX_FRAMES, frames_left(prompt, checkpoint.architecture.backbone.max_position_embeddings))
+    if left < 1:
+        raise InputError(
+            f"{name}: the prompt of {len(prompt.ids)} tokens leaves no room for sound", hint="Shorten the lyrics."
+        )
+    if wanted.value is not None:
+        if wanted.value > left:
+            raise InputError(
+                f"{wanted.source}: max duration {clock(frames_to_seconds(wanted.value))} is more than the prompt of "
+                f"{len(prompt.ids)} tokens leaves; 0.04 s to {clock(frames_to_seconds(left))} was expected",
+                hint="Lower the ceiling or shorten the lyrics.",
+            )
+        return int(wanted.value), []
+    if checkpoint.default_max_frames:
+        return min(left, checkpoint.default_max_frames), []
+    if left < MAX_FRAMES:
+        return left, [
+            f"{name}: the prompt of {len(prompt.ids)} tokens leaves at most {clock(frames_to_seconds(left))} of sound"
+        ]
+    return left, []
+
+
+def _first_seed(song: Song) -> tuple[int, list[str]]:
+    seed, takes = song.settings["seed"], int(song.value("takes"))
+    if seed.value == "random":
+        drawn = secrets.randbelow(2**63)
+        return drawn, [f"{song.lyrics.source.name}: seed {drawn} was drawn"]
+    if seed.value + takes - 1 > MAX_SEED:
+        raise InputError(f"{seed.source}: seed {seed.value} with {takes} takes passes the largest seed {MAX_SEED}")
+    return int(seed.value), []
+
+
+def _request(song: Song, prompt: Prompt, seed: int, take: int, max_frames: int) -> SongRequest:
+    return SongRequest(
+        id=song.id if song.value("takes") == 1 else f"{song.id}-take{take}",
+        title=song.value("title"),
+        artist=song.value("artist"),
+        lyrics=song.lyrics.text,
+        caption=song.value("caption"),
+        prompt=prompt,
+        seed=seed,
+        take=take,
+        max_frames=max_frames,
+        steps=song.value("steps"),
+        seed_scheme=song.value("seed_scheme"),
+        precision=song.value("precision"),
+        talker_dtype=song.value("talker_dtype"),
+        bit_depth=song.value("bit_depth"),
+    )
+
+
+def _same_file_key(path: Path) -> Path:
+    """Equal for paths that a case-insensitive file system takes for one."""
+    return Path(os.path.normpath(Path.cwd() / path).casefold())
+
+
+def _place(
+    takes: Sequence[tuple[SongRequest, Path]], default_dtype: Callable[[], str], on_exists: str, digest: str
+) -> list[PlannedSong]:
+    """Decide about every file, and check that every folder takes one."""
+    errors: list[Music3Error] = []
+    planned: list[PlannedSong] = []
+    for request, path in takes:
+        if request.talker_dtype == "auto":
+            request = replace(request, talker_dtype=default_dtype())
+        try:
+            planned.append(_decide(request, path, on_exists, digest))
+        except Music3Error as error:
+            errors.append(error)
+    raise_all(errors)
+    _check_folders(planned)
+    return planned
+
+
+def _decide(request: SongRequest, path: Path, on_exists: str, digest: str) -> PlannedSong:
+    if path.is_dir():
+        raise OutputError(f"{path}: is a folder; a file was to be written there")
+    if not path.exists():
+        return PlannedSong(request, path, "render", "new")
+    if on_exists == "overwrite":
+        return PlannedSong(request, path, "render", "overwrites")
+    if on_exists == "number":
+        return PlannedSong(request, numbered(path), "render", f"{path.name} exists")
+    if on_exists == "keep" and is_done(path, request.key(digest)):
+        return PlannedSong(request, path, "keep", "finished already")
+    why = differences(path, request.audio_settings(), digest) if on_exists == "keep" else "the policy is error"
+    raise OutputError(
+        f"{path}: exists and is kept ({why})" if on_exists == "keep" else f"{path}: exists ({why})",
+        hint="Choose another -o, or --on-exists overwrite or number.",
+    )
+
+
+def _check_folders(planned: Sequence[PlannedSong]) -> None:
+    """Every folder can be made and written, found out before hours of rendering."""
+    errors: list[Music3Error] = []
+    for folder in sorted({song.path.parent for song in planned if song.action == "render"}):
+        there = folder
+        while not there.exists() and there != there.parent:
+            there = there.parent
+        if not there.is_dir():
+            errors.append(OutputError(f"{there}: is a file; a folder was expected for {folder}"))
+        elif not os.access(there, os.W_OK | os.X_OK):
+            errors.append(
+                OutputError(f"{folder}: not writable", hint="Choose another -o, or change the folder's permissions.")
+            )
+    raise_all(errors)

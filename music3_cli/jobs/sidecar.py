@@ -1,0 +1,88 @@
+"""The sidecar: `song.wav.json` beside `song.wav`, with everything that matters to repeat the song, and its key.
+
+A song is done when audio and sidecar are in place and the sidecar's key and sha256 match; there is no other state.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from collections.abc import Mapping
+from datetime import datetime, timezone
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from music3_cli import AUDIO_REVISION, __version__
+from music3_cli.errors import OutputError
+from music3_cli.files import file_sha256
+
+SIDECAR_VERSION = 1
+
+
+def sidecar_path(audio: Path) -> Path:
+    return audio.with_name(audio.name + ".json")
+
+
+def write_sidecar(audio: Path, content: Mapping[str, Any]) -> None:
+    """Write beside and rename into place.
+
+    Raises:
+        OutputError: the folder does not take it.
+    """
+    path = sidecar_path(audio)
+    partial = path.with_name(f".music3-{os.getpid()}-{path.name}")
+    head = {"sidecar_version": SIDECAR_VERSION, "created": datetime.now(timezone.utc).isoformat(timespec="seconds")}
+    try:
+        partial.write_text(json.dumps({**head, **content}, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        partial.replace(path)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        raise OutputError(f"{path}: cannot be written ({error.strerror or error})") from None
+
+
+def read_sidecar(audio: Path) -> dict[str, Any] | None:
+    """The sidecar of `audio`, or None where there is none that can be read."""
+    try:
+        content = json.loads(sidecar_path(audio).read_bytes())
+    except (OSError, ValueError):
+        return None
+    return content if isinstance(content, dict) else None
+
+
+def is_done(audio: Path, key: str) -> bool:
+    """Whether `audio` is exactly the song with this key: both files there, key and content match."""
+    sidecar = read_sidecar(audio)
+    if sidecar is None or sidecar.get("key") != key or not audio.is_file():
+        return False
+    return bool(sidecar.get("result", {}).get("sha256") == file_sha256(audio))
+
+
+def differences(audio: Path, settings: Mapping[str, object], checkpoint_digest: str) -> str:
+    """Why an existing file is another song, for messages: `seed 0 here, 7 wanted`."""
+    sidecar = read_sidecar(audio)
+    if sidecar is None:
+        return "it has no sidecar"
+    there = sidecar.get("settings", {})
+    parts = []
+    for name, wanted in settings.items():
+        if isinstance(there, dict) and there.get(name) != wanted:
+            short = name not in ("lyrics", "caption")
+            parts.append(f"{name} {there.get(name)} there, {wanted} wanted" if short else f"another {name}")
+    if sidecar.get("checkpoint", {}).get("digest") != checkpoint_digest:
+        parts.append("another checkpoint")
+    if sidecar.get("audio_revision") != AUDIO_REVISION:
+        parts.append("made by a music3 that gives other samples")
+    return "; ".join(parts) or "its content does not match its sidecar"
+
+
+def versions() -> dict[str, str]:
+    """What the samples may depend on besides the settings."""
+    found = {"music3": __version__, "python": platform.python_version(), "platform": platform.platform()}
+    for package in ("torch", "tokenizers", "soundfile"):
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            found[package] = "unknown"
+    return found

@@ -1,0 +1,1 @@
+"""The talker's small operations, as plain torch functions that define their rounding."""

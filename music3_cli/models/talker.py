@@ -1,0 +1,44 @@
+"""The talker's weights as one module: backbone, depth decoder, and the slices of embedding and head that are used."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from music3_cli.checkpoint.layout import AUDIO_CODE_OFFSET, SEMANTIC_CODES, BackboneConfig, DepthConfig
+from music3_cli.models.backbone import Backbone, weight
+from music3_cli.models.depth import DepthDecoder
+
+
+class Talker(nn.Module):
+    """Backbone and depth decoder with what they share.
+
+    Attributes:
+        text_embeddings: [tokens before the first code, H], on the host: only a prefill reads them.
+        code_embeddings: [16384, H], the embedding rows of the semantic codes.
+        head: [16385, H], row 0 is `<|audio_end|>`, row 1 + j is code j. No other token can be sampled: the slice is
+            exact.
+    """
+
+    def __init__(self, backbone: BackboneConfig, depth: DepthConfig) -> None:
+        super().__init__()
+        self.backbone = Backbone(backbone)
+        self.depth = DepthDecoder(depth)
+        self.text_embeddings = torch.empty(AUDIO_CODE_OFFSET, backbone.hidden_size)
+        self.code_embeddings = weight(SEMANTIC_CODES, backbone.hidden_size)
+        self.head = weight(1 + SEMANTIC_CODES, backbone.hidden_size)
+
+    def embed_text(self, ids_RT: torch.Tensor) -> torch.Tensor:
+        """[R, T, H] on the talker's device for host ids."""
+        return self.text_embeddings[ids_RT].to(self.head.device, self.head.dtype)
+
+    def embed_frame(self, codes_SC: torch.Tensor) -> torch.Tensor:
+        """[S, H] feedback of one frame's 8 codes: (E[c0] + sum of the residual embeddings) / sqrt(8)."""
+        books = self.depth.config.num_codebooks
+        residual_SH = torch.stack([self.depth.embed(codes_SC[:, i], i) for i in range(1, books)], 1).sum(1)
+        return (self.code_embeddings[codes_SC[:, 0]] + residual_SH) * books**-0.5
+
+    def semantic_logits(self, hidden_RH: torch.Tensor) -> torch.Tensor:
+        """[R, 16385] float32; column 0 ends the song."""
+        return F.linear(hidden_RH, self.head).float()

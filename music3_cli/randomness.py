@@ -1,0 +1,186 @@
+"""The only source of random numbers: every draw is a function of (seed, stage, position). Spec section 5.
+
+Two schemes. `server` is stateless: a talker draw hashes (seed, position, column), a window's noise has a generator of
+its own, so no song depends on the songs beside it. `diffusers` is the reference's: one generator a song, used in order
+by all talker draws and then by all windows; it exists to compare with the reference from outside.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Protocol
+
+import torch
+
+from music3_cli.checkpoint.layout import AUDIO_CODE_OFFSET, AUDIO_END
+
+_MASK32 = 0xFFFFFFFF
+_LARGEST_NEGATIVE_LOG = -(2.0**-32)
+DRAWS_A_FRAME = 8
+
+
+def talker_seed(seed: int) -> int:
+    """The 31-bit seed of a song's talker draws, server scheme."""
+    digest = hashlib.blake2b(f"minimax-ttm-ar:{seed}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little") & 0x7FFFFFFF
+
+
+def window_seed(seed: int, window: int) -> int:
+    """The seed of one window's noise, server scheme."""
+    digest = hashlib.blake2b(digest_size=8, person=b"minimax-ttm")
+    digest.update(seed.to_bytes(8, "little"))
+    for text in (b"dit", str(window).encode()):
+        digest.update(len(text).to_bytes(4, "little") + text)
+    return int.from_bytes(digest.digest(), "little") & (2**63 - 1)
+
+
+def _rotate(x: torch.Tensor, bits: int) -> torch.Tensor:
+    return ((x << bits) | (x >> (32 - bits))) & _MASK32
+
+
+def murmur3(words: Sequence[torch.Tensor | int], like: torch.Tensor) -> torch.Tensor:
+    """MurmurHash3 x86 32-bit with hash seed 0 over 32-bit words (public domain algorithm by Austin Appleby).
+
+    Args:
+        words: int64 tensors or numbers in [0, 2^32), broadcast against `like`.
+        like: int64 tensor that gives shape and device.
+
+    Returns:
+        int64 hashes in [0, 2^32). Products of two 32-bit numbers wrap in int64, which leaves their low 32 bits right.
+    """
+    h = torch.zeros_like(like)
+    for word in words:
+        k = torch.as_tensor(word, device=like.device) * 0xCC9E2D51 & _MASK32
+        k = _rotate(k, 15) * 0x1B873593 & _MASK32
+        h = _rotate(h ^ k, 13) * 5 + 0xE6546B64 & _MASK32
+    h = h ^ (4 * len(words))
+    h = (h ^ (h >> 16)) * 0x85EBCA6B & _MASK32
+    h = (h ^ (h >> 13)) * 0xC2B2AE35 & _MASK32
+    return h ^ (h >> 16)
+
+
+def gumbel(seed_S: torch.Tensor, position_S: torch.Tensor, columns: int) -> torch.Tensor:
+    """[S, columns] float64 Gumbel noise of the server scheme.
+
+    Args:
+        seed_S, position_S: int64 talker seeds and draw positions (8 x step + codebook).
+    """
+    column_SV = torch.arange(columns, device=seed_S.device).expand(len(seed_S), columns)
+    seed, position = seed_S[:, None], position_S[:, None]
+    hashed = murmur3((seed & _MASK32, (seed >> 32) & _MASK32, position, column_SV), column_SV)
+    log_u = torch.log(hashed.double() / (2.0**32 - 1))
+    log_u = log_u.clamp(torch.finfo(torch.float64).min, _LARGEST_NEGATIVE_LOG)
+    return -torch.log(-log_u)
+
+
+class Draws(Protocol):
+    """The random numbers of the songs that share one step, in slot order."""
+
+    def draw(
+        self, logits_SV: torch.Tensor, steps: Sequence[int], codebook: int, active: Sequence[bool]
+    ) -> torch.Tensor:
+        """One column for each song.
+
+        Args:
+            logits_SV: float32, -inf where a column may not be drawn.
+            steps: each song's step, counted from 0 including the unemitted first.
+            codebook: 0 for the semantic code (column 0 is the end of the song), 1 to 7 for the residual codes.
+            active: songs that draw; for the others any column may come back.
+
+        Returns:
+            [S] int64.
+        """
+        ...
+
+
+class SongRandomness(Protocol):
+    """All random numbers of one song."""
+
+    scheme: str
+
+    def noise(self, window: int, shape: tuple[int, ...], device: torch.device) -> torch.Tensor:
+        """float32 normal noise of one window; windows are asked for in order, after the talker is done."""
+        ...
+
+
+class ServerRandomness:
+    """The server scheme of one song."""
+
+    scheme = "server"
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self.talker_seed = talker_seed(seed)
+
+    def noise(self, window: int, shape: tuple[int, ...], device: torch.device) -> torch.Tensor:
+        generator = torch.Generator(device).manual_seed(window_seed(self.seed, window))
+        return torch.randn(shape, generator=generator, device=device)
+
+
+class ReferenceRandomness:
+    """The reference scheme of one song. The generator is a CPU one, so that every device gives the same numbers."""
+
+    scheme = "diffusers"
+
+    def __init__(self, seed: int, vocabulary: int) -> None:
+        # torch seeds are 64-bit patterns; negative ones are how it spells the upper half.
+        self.generator = torch.Generator().manual_seed(seed if seed < 2**63 else seed - 2**64)
+        self.vocabulary = vocabulary
+
+    def noise(self, window: int, shape: tuple[int, ...], device: torch.device) -> torch.Tensor:
+        return torch.randn(shape, generator=self.generator).to(device)
+
+
+def song_randomness(scheme: str, seed: int, vocabulary: int) -> SongRandomness:
+    """The random numbers of a song under `scheme`; `vocabulary` is the backbone's."""
+    return ServerRandomness(seed) if scheme == "server" else ReferenceRandomness(seed, vocabulary)
+
+
+def draws_of(songs: Sequence[SongRandomness], slots: int, device: torch.device) -> Draws:
+    """The draws of songs that share a step, all of one scheme; slots behind the last song are idle."""
+    if songs[0].scheme == "server":
+        return ServerDraws([song for song in songs if isinstance(song, ServerRandomness)], slots, device)
+    return ReferenceDraws([song for song in songs if isinstance(song, ReferenceRandomness)])
+
+
+class ServerDraws:
+    """Gumbel-argmax with hashed noise."""
+
+    def __init__(self, songs: Sequence[ServerRandomness], slots: int, device: torch.device) -> None:
+        seeds = [song.talker_seed for song in songs]
+        self.seed_S = torch.tensor(seeds + [0] * (slots - len(seeds)), device=device)
+
+    def draw(
+        self, logits_SV: torch.Tensor, steps: Sequence[int], codebook: int, active: Sequence[bool]
+    ) -> torch.Tensor:
+        position_S = torch.tensor(steps, device=self.seed_S.device) * DRAWS_A_FRAME + codebook
+        return (logits_SV.double() + gumbel(self.seed_S, position_S, logits_SV.shape[1])).argmax(-1)
+
+
+class ReferenceDraws:
+    """`torch.multinomial` on each song's own generator, in the reference's order."""
+
+    def __init__(self, songs: Sequence[ReferenceRandomness]) -> None:
+        self.songs = songs
+
+    def draw(
+        self, logits_SV: torch.Tensor, steps: Sequence[int], codebook: int, active: Sequence[bool]
+    ) -> torch.Tensor:
+        probabilities_SV = torch.softmax(logits_SV, -1).cpu()
+        columns = [0] * len(logits_SV)
+        for slot, song in enumerate(self.songs):
+            if active[slot]:
+                columns[slot] = self._draw_one(song, probabilities_SV[slot : slot + 1], codebook)
+        return torch.tensor(columns, device=logits_SV.device)
+
+    @staticmethod
+    def _draw_one(song: ReferenceRandomness, probabilities_1V: torch.Tensor, codebook: int) -> int:
+        if codebook:
+            return int(torch.multinomial(probabilities_1V, 1, generator=song.generator))
+        # The reference draws among the whole vocabulary: one random number a token, so the slice must be put back.
+        full = torch.zeros(1, song.vocabulary)
+        full[:, AUDIO_END] = probabilities_1V[:, 0]
+        full[:, AUDIO_CODE_OFFSET : AUDIO_CODE_OFFSET + probabilities_1V.shape[1] - 1] = probabilities_1V[:, 1:]
+        token = int(torch.multinomial(full, 1, generator=song.generator))
+        return 0 if token == AUDIO_END else token - AUDIO_CODE_OFFSET + 1

@@ -1,0 +1,161 @@
+"""Settings of a song: what each may be, and which source wins.
+
+Sources, strongest first: flag, lyrics front matter, preset, built-in. Every resolved value remembers its source,
+so that `--show-settings` and error messages can name it.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from music3_cli.errors import InputError, UsageError
+from music3_cli.song.limits import FRAME_RATE, MAX_FRAMES, MAX_SEED, clock, frames_to_seconds, seconds_to_frames
+
+T = TypeVar("T")
+
+_CLOCK = re.compile(r"(?:(\d+):)?(\d+):([0-5]?\d(?:\.\d+)?)")
+
+
+@dataclass(frozen=True)
+class Sourced(Generic[T]):
+    """A value and where it came from, such as `--seed` or `songs/a.txt:3`."""
+
+    value: T
+    source: str
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One source of settings. `values` maps a setting's name to its raw value; `where` names the place of each.
+
+    Values in a layer of flags are usage errors when wrong; in a file they are input errors.
+    """
+
+    values: Mapping[str, object]
+    where: Mapping[str, str]
+    is_flags: bool = False
+
+    def without(self, name: str) -> Layer:
+        """The same layer with one value left out."""
+        return Layer({key: value for key, value in self.values.items() if key != name}, self.where, self.is_flags)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One setting: how its raw value (text or YAML scalar) is read, and what it is without any source.
+
+    `parse` raises `ValueError` with what was expected.
+    """
+
+    name: str
+    parse: Callable[[object], Any]
+    default: Any
+
+
+def _whole(value: object, low: int, high: int, what: str) -> int:
+    expected = f"a whole number from {low} to {high} was expected{what}"
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        raise ValueError(expected)
+    try:
+        number = int(value)
+    except ValueError:
+        raise ValueError(expected) from None
+    if not low <= number <= high:
+        raise ValueError(expected)
+    return number
+
+
+def parse_seed(value: object) -> int | str:
+    """A seed in [0, 2^64), or `random` (drawn once by the planner)."""
+    if value == "random":
+        return "random"
+    return _whole(value, 0, MAX_SEED, " (or random)")
+
+
+def parse_duration(value: object) -> int:
+    """A ceiling such as `210`, `3:30` or `1:30.5`, in frames; 0.04 s to 6 minutes."""
+    longest = clock(frames_to_seconds(MAX_FRAMES))
+    expected = f"a ceiling from {1 / FRAME_RATE} s to {longest} was expected, such as 210 or 3:30"
+    if isinstance(value, bool):
+        raise ValueError(expected)
+    if isinstance(value, int | float):
+        seconds = float(value)
+    elif matched := _CLOCK.fullmatch(str(value).strip()):
+        hours, minutes, secs = matched.groups()
+        seconds = int(hours or 0) * 3600 + int(minutes) * 60 + float(secs)
+    else:
+        try:
+            seconds = float(str(value).strip().removesuffix("s"))
+        except ValueError:
+            raise ValueError(expected) from None
+    if not math.isfinite(seconds) or not 1 <= seconds_to_frames(seconds) <= MAX_FRAMES:
+        raise ValueError(expected)
+    return seconds_to_frames(seconds)
+
+
+def one_of(*choices: str) -> Callable[[object], str]:
+    def parse(value: object) -> str:
+        if str(value) not in choices:
+            raise ValueError(f"one of {', '.join(choices)} was expected")
+        return str(value)
+
+    return parse
+
+
+def _text(value: object) -> str:
+    return str(value)
+
+
+def _caption(value: object) -> str:
+    if not str(value).strip():
+        raise ValueError("a caption was expected, the description of the music; it is empty")
+    return str(value)
+
+
+SETTINGS: Mapping[str, Setting] = {
+    setting.name: setting
+    for setting in (
+        Setting("title", _text, ""),
+        Setting("artist", _text, ""),
+        Setting("caption", _caption, None),
+        Setting("seed", parse_seed, 0),
+        Setting("takes", lambda value: _whole(value, 1, 1000, ""), 1),
+        Setting("max_duration", parse_duration, None),
+        Setting("steps", lambda value: _whole(value, 1, 1000, " (30 is the model's own)"), 30),
+        Setting("seed_scheme", one_of("server", "diffusers"), "server"),
+        Setting("precision", one_of("fp32"), "fp32"),
+        Setting("talker_dtype", one_of("auto", "bf16", "fp32"), "auto"),
+        Setting("bit_depth", one_of("16", "float"), "16"),
+    )
+}
+
+
+def resolve(layers: Sequence[Layer]) -> dict[str, Sourced[Any]]:
+    """Every setting with the value of the strongest layer (the first) that has it.
+
+    Raises:
+        UsageError, InputError: a value that the setting does not take, with its source and what was expected.
+    """
+    resolved: dict[str, Sourced[Any]] = {}
+    for name, setting in SETTINGS.items():
+        resolved[name] = Sourced(setting.default, "built-in")
+        for layer in layers:
+            if (raw := layer.values.get(name)) is None:
+                continue
+            where = layer.where[name]
+            try:
+                resolved[name] = Sourced(setting.parse(raw), where)
+            except ValueError as error:
+                kind = UsageError if layer.is_flags else InputError
+                raise kind(f"{where}: {name.replace('_', ' ')} {_shown(raw)}: {error}") from None
+            break
+    return resolved
+
+
+def _shown(raw: object) -> str:
+    text = repr(raw)
+    return text if len(text) <= 60 else text[:57] + "..."
