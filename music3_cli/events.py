@@ -131,7 +131,7 @@ class SongFailed(Event):
 
 @dataclass(frozen=True)
 class RunFinished(Event):
-    """The last record of a run."""
+    """The last record of a run. `peak_device_bytes` is 0 on a CPU."""
 
     rendered: int
     kept: int
@@ -139,3 +139,4 @@ class RunFinished(Event):
     audio_seconds: float
     seconds: float
     exit_code: int
+    peak_device_bytes: int = 0

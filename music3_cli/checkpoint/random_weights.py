@@ -43,7 +43,8 @@ def spread_of(name: str, shape: tuple[int, ...], strides: tuple[int, ...]) -> Sp
         return Spread(0, 0.5)
     if name.endswith("weight_g"):
         if "conv_t1" in name:
-            return Spread(0.7 * math.sqrt(strides[int(name.split(".")[1])] / 2), 0.05)
+            stride = strides[int(name.split(".")[1])]
+            return Spread(0.7 * math.sqrt(stride / 2), 0.05)
         return Spread(0.06 if "conv_out" in name else 0.25 if "conv2" in name else 1.0, 0.01)
     if "norm" in name and name.endswith("weight") or name.endswith(("alpha", "layer_scale")):
         return Spread(1.0, 0.1)

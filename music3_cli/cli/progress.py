@@ -241,7 +241,7 @@ def describe(event: Event) -> list[str]:
             pace = f", {event.audio_seconds / work:.1f}x real time" if work else ""
             return [
                 f"{event.song}: {event.path}  {clock(event.audio_seconds)}, seed {event.seed}, "
-                f"talker {event.timings.get('talker', 0):.1f} s, acoustic {event.timings.get('acoustic', 0):.1f} s{pace}",
+                f"talker {event.timings['talker']:.1f} s, acoustic {event.timings['acoustic']:.1f} s{pace}",
                 *(f"  warning: {warning}" for warning in event.warnings),
             ]
         case SongFailed():
@@ -251,6 +251,7 @@ def describe(event: Event) -> list[str]:
             parts += [f"{event.kept} kept"] if event.kept else []
             parts += [f"{event.failed} failed"] if event.failed else []
             sound = f", {clock(event.audio_seconds)} of sound" if event.audio_seconds else ""
-            return [f"{', '.join(parts)}{sound} in {event.seconds:.1f} s"]
+            peak = f", peak {event.peak_device_bytes / 2**30:.1f} GiB on the device" if event.peak_device_bytes else ""
+            return [f"{', '.join(parts)}{sound} in {event.seconds:.1f} s{peak}"]
         case _:
             return []

@@ -36,7 +36,7 @@ def run_plan(plan: Plan, device: str) -> Iterator[Event]:
     kept = [song for song in plan.songs if song.action == "keep"]
     for song in kept:
         yield SongKept(song.request.id, str(song.path))
-    rendered, failed, audio_seconds = 0, 0, 0.0
+    rendered, failed, audio_seconds, peak = 0, 0, 0.0, 0
     if plan.to_render:
         from music3_cli.devices import resolve_device
         from music3_cli.pipeline import Pipeline, RenderJob, SongRendered
@@ -52,8 +52,9 @@ def run_plan(plan: Plan, device: str) -> Iterator[Event]:
             if isinstance(event, SongFailed):
                 failed += 1
             yield event
+        peak = pipeline.peak_device_bytes()
     seconds = time.perf_counter() - started
-    yield RunFinished(rendered, len(kept), failed, audio_seconds, seconds, 3 if failed else 0)
+    yield RunFinished(rendered, len(kept), failed, audio_seconds, seconds, 3 if failed else 0, peak)
 
 
 def _commit(rendered: SongRendered, pipeline: Pipeline) -> SongFinished | SongFailed:
