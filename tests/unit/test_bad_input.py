@@ -14,6 +14,9 @@ import pytest
 
 from tests.conftest import Music3, Ran
 
+DEMO = ("--checkpoint", "demo", "--talker-dtype", "fp32")
+"""With the dtype named, no device is asked and torch is not needed."""
+
 LYRICS = "[verse]\nLight on the river\n[outro]\n"
 
 
@@ -171,7 +174,7 @@ def test_output_exists(music3: Music3, lyrics: Path) -> None:
     target = Path("out/taken.wav")
     target.write_text("mine")
     for policy, reason in (("error", "the policy is error"), ("keep", "it has no sidecar")):
-        ran = music3("render", lyrics, "--checkpoint", "demo", "-o", target, "--on-exists", policy)
+        ran = music3("render", lyrics, *DEMO, "-o", target, "--on-exists", policy)
         assert ran.code == 7 and "exists" in ran.err and reason in " ".join(ran.err.split())
         assert "--on-exists overwrite or number" in " ".join(ran.err.split())
         assert target.read_text() == "mine"
@@ -179,9 +182,7 @@ def test_output_exists(music3: Music3, lyrics: Path) -> None:
 
 def test_output_folder_is_a_file(music3: Music3, lyrics: Path) -> None:
     Path("out").write_text("")
-    refused(
-        music3("render", lyrics, "--checkpoint", "demo", "-o", "out/x.wav"), 7, "out: is a file; a folder was expected"
-    )
+    refused(music3("render", lyrics, *DEMO, "-o", "out/x.wav"), 7, "out: is a file; a folder was expected")
 
 
 def test_output_folder_not_writable(music3: Music3, lyrics: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,7 +190,7 @@ def test_output_folder_not_writable(music3: Music3, lyrics: Path, monkeypatch: p
     real = os.access
     monkeypatch.setattr(os, "access", lambda path, mode: Path(path).name != "locked" and real(path, mode))
     refused(
-        music3("render", lyrics, "--checkpoint", "demo", "-o", "locked/x.wav"),
+        music3("render", lyrics, *DEMO, "-o", "locked/x.wav"),
         7,
         "locked: not writable",
         "Choose another -o",
