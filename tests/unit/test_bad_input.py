@@ -197,6 +197,14 @@ def test_output_folder_not_writable(music3: Music3, lyrics: Path, monkeypatch: p
     )
 
 
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs a file system that takes no files")
+def test_output_folder_that_cannot_be_made(music3: Music3, lyrics: Path) -> None:
+    """Where even permissions lie (root may do everything), it is tried before a weight is loaded."""
+    ran = music3("render", lyrics, *DEMO, "-o", "/proc/nowhere/x.wav")
+    refused(ran, 7, "/proc/nowhere: not writable", "Choose another -o")
+    assert "weights loaded" not in ran.err
+
+
 def test_two_songs_in_one_file(music3: Music3, lyrics: Path) -> None:
     flags = ("--checkpoint", "demo", "-o", "out/{title}.wav", "--title", "Same")
     refused(music3("render", lyrics, lyrics, *flags), 7, "both song and song-2 would be written there", "{index}")
