@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
@@ -87,20 +87,15 @@ def check_memory(checkpoint: Checkpoint, device: torch.device, dtype: torch.dtyp
         )
 
 
-def songs_that_fit(bytes_a_song: Sequence[int], device: torch.device, most: int) -> int:
-    """How many songs, from the first on, may hold their caches at once: at least one, at most `most`."""
+def songs_that_fit(bytes_a_song: int, device: torch.device, most: int) -> int:
+    """How many songs may hold their caches and frames at once: at least one, at most `most`."""
     if device.type != "cuda":
         return most
     free, _ = torch.cuda.mem_get_info(device)
     # Memory that torch holds but does not use is free as well.
     free += torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device) - ACOUSTIC_WORK_BYTES
-    fit, total = 0, 0
-    for size in bytes_a_song[:most]:
-        total += size
-        if total > free:
-            break
-        fit += 1
-    return max(1, fit)
+    # A finished song's frames stay until they are sound, so one song more than the slots is counted.
+    return max(1, min(most, free // bytes_a_song - 1))
 
 
 @contextmanager

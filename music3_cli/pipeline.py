@@ -28,10 +28,10 @@ from music3_cli.events import (
     TalkerProgress,
     TalkerStarted,
 )
-from music3_cli.models.backbone import KVCache
 from music3_cli.randomness import song_randomness
 from music3_cli.song.request import SongRequest
-from music3_cli.talker.engine import TalkerEngine, TalkerSong
+from music3_cli.talker.engine import MOST_SLOTS, TalkerEngine, TalkerSong
+from music3_cli.talker.state import Slots
 
 FRAMES_AN_EVENT = 5
 
@@ -112,50 +112,44 @@ class Pipeline:
             )
             for job in jobs
         ]
-        sizes = [self._bytes_of(song) for song in songs]
-        first = 0
+        talker = self._talker.talker
+        size = Slots.bytes_a_song(talker, max(s.positions for s in songs), max(s.max_frames for s in songs))
+        by_id = dict(zip((song.id for song in songs), jobs, strict=True))
         with _memory_errors(self.device), true_fp32():
-            while first < len(jobs):
-                count = songs_that_fit(sizes[first:], self.device, self._talker.songs_a_bucket)
-                group = slice(first, first + count)
-                yield from self._talk(songs[group])
-                for job, song in zip(jobs[group], songs[group], strict=True):
+            slots = songs_that_fit(size, self.device, MOST_SLOTS[self.device.type])
+            for event in self._talk(songs, slots):
+                yield event
+                if isinstance(event, TalkerFinished):
+                    song = next(song for song in songs if song.id == event.song)
                     try:
-                        yield from self._sound(job, song)
+                        yield from self._sound(by_id[song.id], song)
                     except (SongError, OutputError) as error:
                         yield SongFailed(song.id, error.message, error.hint)
-                    song.hiddens.clear()
-                first += count
+                    song.release()
 
     def peak_device_bytes(self) -> int:
         """The most device memory that tensors took so far; 0 on a CPU."""
         return torch.cuda.max_memory_allocated(self.device) if self.device.type == "cuda" else 0
 
-    def _bytes_of(self, song: TalkerSong) -> int:
-        """Device memory that a song holds while the talker runs: cache and frame hiddens."""
-        architecture = self.checkpoint.architecture
-        cache = song.positions * KVCache.bytes_a_position(architecture.backbone, self.dtype)
-        hiddens = song.max_frames * architecture.depth.num_codebooks * architecture.depth.hidden_size
-        return cache + hiddens * self.dtype.itemsize
-
-    def _talk(self, songs: Sequence[TalkerSong]) -> Iterator[Event]:
-        for song in songs:
-            yield TalkerStarted(song.id, len(song.ids), song.max_frames)
-        for song in self._talker.run(songs):
-            frames = len(song.hiddens)
+    def _talk(self, songs: Sequence[TalkerSong], slots: int) -> Iterator[Event]:
+        started: set[str] = set()
+        for song in self._talker.run(songs, slots):
+            if song.id not in started:
+                started.add(song.id)
+                yield TalkerStarted(song.id, len(song.ids), song.max_frames)
             if song.finish_reason:
-                yield TalkerFinished(song.id, frames, song.finish_reason, song.seconds)
-            elif frames % FRAMES_AN_EVENT == 0:
-                yield TalkerProgress(song.id, frames, song.max_frames)
+                yield TalkerFinished(song.id, song.frames, song.finish_reason, song.seconds)
+            elif song.frames % FRAMES_AN_EVENT == 0:
+                yield TalkerProgress(song.id, song.frames, song.max_frames)
 
     def _sound(self, job: RenderJob, song: TalkerSong) -> Iterator[Event]:
-        if not song.hiddens:
+        if not song.frames:
             raise SongError(
                 "the model ended the song before its first frame",
                 hint="Try another --seed; if all seeds do this, the model does not know what to do with this text.",
             )
         started = time.perf_counter()
-        windows, steps = self._acoustic.windows(len(song.hiddens)), job.request.steps
+        windows, steps = self._acoustic.windows(song.frames), job.request.steps
         yield AcousticStarted(song.id, len(windows), steps)
         sample_rate = self.checkpoint.architecture.vocoder.sampling_rate
         with AudioWriter(job.path, sample_rate, job.request.bit_depth) as writer:
@@ -166,7 +160,7 @@ class Pipeline:
                     yield AcousticProgress(song.id, part.window.index, len(windows), part.steps, steps)
             audio = writer.finish()
             seconds = time.perf_counter() - started
-            yield SongRendered(job, writer, audio, len(song.hiddens), song.finish_reason, song.seconds, seconds)
+            yield SongRendered(job, writer, audio, song.frames, song.finish_reason, song.seconds, seconds)
 
 
 @contextmanager

@@ -74,26 +74,6 @@ def gumbel(seed_S: torch.Tensor, position_S: torch.Tensor, columns: int) -> torc
     return -torch.log(-log_u)
 
 
-class Draws(Protocol):
-    """The random numbers of the songs that share one step, in slot order."""
-
-    def draw(
-        self, logits_SV: torch.Tensor, steps: Sequence[int], codebook: int, active: Sequence[bool]
-    ) -> torch.Tensor:
-        """One column for each song.
-
-        Args:
-            logits_SV: float32, -inf where a column may not be drawn.
-            steps: each song's step, counted from 0 including the unemitted first.
-            codebook: 0 for the semantic code (column 0 is the end of the song), 1 to 7 for the residual codes.
-            active: songs that draw; for the others any column may come back.
-
-        Returns:
-            [S] int64.
-        """
-        ...
-
-
 class SongRandomness(Protocol):
     """All random numbers of one song."""
 
@@ -128,6 +108,17 @@ class ReferenceRandomness:
         self.generator = torch.Generator().manual_seed(seed if seed < 2**63 else seed - 2**64)
         self.vocabulary = vocabulary
 
+    def draw(self, probabilities_1V: torch.Tensor, codebook: int) -> int:
+        """One column; of codebook 0, column 0 is the end of the song and column 1 + j is code j."""
+        if codebook:
+            return int(torch.multinomial(probabilities_1V, 1, generator=self.generator))
+        # The reference draws among the whole vocabulary: one random number a token, so the slice must be put back.
+        full = torch.zeros(1, self.vocabulary)
+        full[:, AUDIO_END] = probabilities_1V[:, 0]
+        full[:, AUDIO_CODE_OFFSET : AUDIO_CODE_OFFSET + probabilities_1V.shape[1] - 1] = probabilities_1V[:, 1:]
+        token = int(torch.multinomial(full, 1, generator=self.generator))
+        return 0 if token == AUDIO_END else token - AUDIO_CODE_OFFSET + 1
+
     def noise(self, window: int, shape: tuple[int, ...], device: torch.device) -> torch.Tensor:
         return torch.randn(shape, generator=self.generator).to(device)
 
@@ -135,52 +126,3 @@ class ReferenceRandomness:
 def song_randomness(scheme: str, seed: int, vocabulary: int) -> SongRandomness:
     """The random numbers of a song under `scheme`; `vocabulary` is the backbone's."""
     return ServerRandomness(seed) if scheme == "server" else ReferenceRandomness(seed, vocabulary)
-
-
-def draws_of(songs: Sequence[SongRandomness], slots: int, device: torch.device) -> Draws:
-    """The draws of songs that share a step, all of one scheme; slots behind the last song are idle."""
-    if songs[0].scheme == "server":
-        return ServerDraws([song for song in songs if isinstance(song, ServerRandomness)], slots, device)
-    return ReferenceDraws([song for song in songs if isinstance(song, ReferenceRandomness)])
-
-
-class ServerDraws:
-    """Gumbel-argmax with hashed noise."""
-
-    def __init__(self, songs: Sequence[ServerRandomness], slots: int, device: torch.device) -> None:
-        seeds = [song.talker_seed for song in songs]
-        self.seed_S = torch.tensor(seeds + [0] * (slots - len(seeds)), device=device)
-
-    def draw(
-        self, logits_SV: torch.Tensor, steps: Sequence[int], codebook: int, active: Sequence[bool]
-    ) -> torch.Tensor:
-        position_S = torch.tensor(steps, device=self.seed_S.device) * DRAWS_A_FRAME + codebook
-        return (logits_SV.double() + gumbel(self.seed_S, position_S, logits_SV.shape[1])).argmax(-1)
-
-
-class ReferenceDraws:
-    """`torch.multinomial` on each song's own generator, in the reference's order."""
-
-    def __init__(self, songs: Sequence[ReferenceRandomness]) -> None:
-        self.songs = songs
-
-    def draw(
-        self, logits_SV: torch.Tensor, steps: Sequence[int], codebook: int, active: Sequence[bool]
-    ) -> torch.Tensor:
-        probabilities_SV = torch.softmax(logits_SV, -1).cpu()
-        columns = [0] * len(logits_SV)
-        for slot, song in enumerate(self.songs):
-            if active[slot]:
-                columns[slot] = self._draw_one(song, probabilities_SV[slot : slot + 1], codebook)
-        return torch.tensor(columns, device=logits_SV.device)
-
-    @staticmethod
-    def _draw_one(song: ReferenceRandomness, probabilities_1V: torch.Tensor, codebook: int) -> int:
-        if codebook:
-            return int(torch.multinomial(probabilities_1V, 1, generator=song.generator))
-        # The reference draws among the whole vocabulary: one random number a token, so the slice must be put back.
-        full = torch.zeros(1, song.vocabulary)
-        full[:, AUDIO_END] = probabilities_1V[:, 0]
-        full[:, AUDIO_CODE_OFFSET : AUDIO_CODE_OFFSET + probabilities_1V.shape[1] - 1] = probabilities_1V[:, 1:]
-        token = int(torch.multinomial(full, 1, generator=song.generator))
-        return 0 if token == AUDIO_END else token - AUDIO_CODE_OFFSET + 1

@@ -11,7 +11,11 @@ from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from music3_cli.checkpoint.layout import BackboneConfig
-from music3_cli.kernels.rows import decode_attention, rms_norm, rotary_tables, rotate, silu_mul
+from music3_cli.kernels.attention import attend
+from music3_cli.kernels.heads import heads_into_cache
+from music3_cli.kernels.linear import gated_linear, linear_parts
+from music3_cli.kernels.norm import add_norm, rms_norm
+from music3_cli.kernels.rotary import rotary_tables, rotate
 
 REPEATABLE_ATTENTION = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 """cuDNN's attention is left out: its results do not repeat bit for bit."""
@@ -24,26 +28,36 @@ def weight(*shape: int) -> nn.Parameter:
 
 @dataclass
 class KVCache:
-    """Keys and values of one song's two rows.
+    """Keys and values of some rows.
 
     Attributes:
-        k_LRGPD, v_LRGPD: [layers, 2, key heads, capacity, head dim].
-        length: positions filled.
+        k_LRGPD, v_LRGPD: [layers, rows, key heads, positions, head dim].
     """
 
     k_LRGPD: torch.Tensor
     v_LRGPD: torch.Tensor
-    length: int = 0
 
     @classmethod
-    def empty(cls, config: BackboneConfig, capacity: int, like: torch.Tensor) -> KVCache:
-        shape = (config.num_hidden_layers, 2, config.num_key_value_heads, capacity, config.head_dim)
-        return cls(like.new_empty(shape), like.new_empty(shape))
+    def empty(cls, config: BackboneConfig, positions: int, like: torch.Tensor, rows: int = 2) -> KVCache:
+        shape = (config.num_hidden_layers, rows, config.num_key_value_heads, positions, config.head_dim)
+        return cls(like.new_zeros(shape), like.new_zeros(shape))
 
     @staticmethod
     def bytes_a_position(config: BackboneConfig, dtype: torch.dtype) -> int:
-        """Memory of one position of both rows."""
+        """Memory of one position of a song's two rows."""
         return 2 * 2 * config.num_hidden_layers * config.kv_size * dtype.itemsize
+
+    @property
+    def positions(self) -> int:
+        return self.k_LRGPD.shape[3]
+
+    def rows(self, first: int, stop: int) -> KVCache:
+        """A view of some rows."""
+        return KVCache(self.k_LRGPD[:, first:stop], self.v_LRGPD[:, first:stop])
+
+    def layer(self, index: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Keys and values [R, G, P, D] of one layer."""
+        return self.k_LRGPD[index], self.v_LRGPD[index]
 
 
 class BackboneLayer(nn.Module):
@@ -60,22 +74,25 @@ class BackboneLayer(nn.Module):
         self.attention_norm = weight(hidden)
         self.mlp_norm = weight(hidden)
 
-    def heads(
-        self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Normed, rotated queries and keys, and values: [..., heads, head dim] for x [..., hidden]."""
-        c = self.config
-        qkv = F.linear(rms_norm(x, self.attention_norm, c.rms_norm_eps), self.qkv)
+    def prefill(
+        self, x_RTH: torch.Tensor, phases: tuple[torch.Tensor, torch.Tensor], cache: tuple[torch.Tensor, torch.Tensor]
+    ) -> torch.Tensor:
+        """All positions of a prompt at once; keys and values go to the front of the cache."""
+        c, length = self.config, x_RTH.shape[1]
+        qkv = F.linear(rms_norm(x_RTH, self.attention_norm, c.rms_norm_eps), self.qkv)
         q, k, v = (part.unflatten(-1, (-1, c.head_dim)) for part in qkv.split((c.query_size, c.kv_size, c.kv_size), -1))
-        q = rotate(rms_norm(q, self.q_norm, c.rms_norm_eps), cos, sin)
-        k = rotate(rms_norm(k, self.k_norm, c.rms_norm_eps), cos, sin)
-        return q, k, v
-
-    def finish(self, x: torch.Tensor, attended: torch.Tensor) -> torch.Tensor:
-        """Output projection, residual and MLP; attended is [..., heads * head dim]."""
-        x = x + F.linear(attended, self.out)
-        normed = rms_norm(x, self.mlp_norm, self.config.rms_norm_eps)
-        return x + F.linear(silu_mul(F.linear(normed, self.gate_up)), self.down)
+        q = rotate(rms_norm(q, self.q_norm, c.rms_norm_eps), *phases).transpose(1, 2)
+        k = rotate(rms_norm(k, self.k_norm, c.rms_norm_eps), *phases).transpose(1, 2)
+        v = v.transpose(1, 2)
+        cache[0][:, :, :length], cache[1][:, :, :length] = k, v
+        shared = c.num_attention_heads // c.num_key_value_heads
+        with sdpa_kernel(REPEATABLE_ATTENTION):
+            attended = F.scaled_dot_product_attention(
+                q, k.repeat_interleave(shared, 1), v.repeat_interleave(shared, 1), is_causal=True
+            )
+        x_RTH = x_RTH + F.linear(attended.transpose(1, 2).flatten(2), self.out)
+        gate, up = F.linear(rms_norm(x_RTH, self.mlp_norm, c.rms_norm_eps), self.gate_up).chunk(2, -1)
+        return x_RTH + F.linear(F.silu(gate) * up, self.down)
 
 
 class Backbone(nn.Module):
@@ -89,57 +106,45 @@ class Backbone(nn.Module):
         )
         self.norm = weight(config.hidden_size)
 
-    def _phases(self, positions: torch.Tensor, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
-        cos, sin = rotary_tables(positions, self.config.head_dim, self.config.rope_theta)
-        return cos.to(dtype)[:, None, :], sin.to(dtype)[:, None, :]
+    def phases(self, positions: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """[positions, head dim] cosines and sines in the weights' dtype."""
+        every = torch.arange(positions, device=self.norm.device)
+        cos, sin = rotary_tables(every, self.config.head_dim, self.config.rope_theta)
+        return cos.to(self.norm.dtype), sin.to(self.norm.dtype)
 
     def prefill(self, x_RTH: torch.Tensor, cache: KVCache) -> torch.Tensor:
-        """Run one song's prompt (or prompt and codes) through an empty cache.
+        """Run one song's prompt (or prompt and codes) from position 0 on.
 
         Returns:
             [R, T, H] final-norm hiddens of every position.
         """
-        length = x_RTH.shape[1]
-        cos, sin = self._phases(torch.arange(length, device=x_RTH.device), x_RTH.dtype)
-        x = x_RTH
+        cos, sin = self.phases(x_RTH.shape[1])
+        phases = cos[:, None], sin[:, None]
         for index, layer in enumerate(self.layers):
-            q, k, v = (part.transpose(1, 2) for part in layer.heads(x, cos, sin))
-            cache.k_LRGPD[index, :, :, :length] = k
-            cache.v_LRGPD[index, :, :, :length] = v
-            group = q.shape[1] // k.shape[1]
-            k, v = k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)
-            with sdpa_kernel(REPEATABLE_ATTENTION):
-                attended = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-            x = layer.finish(x, attended.transpose(1, 2).flatten(2))
-        cache.length = length
-        return rms_norm(x, self.norm, self.config.rms_norm_eps)
+            x_RTH = layer.prefill(x_RTH, phases, cache.layer(index))
+        return rms_norm(x_RTH, self.norm, self.config.rms_norm_eps)
 
-    def decode(self, x_RH: torch.Tensor, caches: Sequence[KVCache | None]) -> torch.Tensor:
-        """One new position for each song; rows 2s and 2s + 1 belong to song s.
+    def decode(
+        self, x_RH: torch.Tensor, cache: KVCache, tables: tuple[torch.Tensor, torch.Tensor], position_R: torch.Tensor
+    ) -> torch.Tensor:
+        """One new position for each row.
 
-        Every operation works on all rows but attention, which takes a song at a time over its own length: so the
-        arithmetic of a song is the same whatever songs are beside it. A slot without a cache is idle.
+        Args:
+            tables: from `phases`, for all positions of the cache.
+            position_R: int64 on the device, where each row's new position is; the rows of a song have the same.
 
         Returns:
             [R, H] final-norm hiddens.
         """
-        positions = torch.tensor([cache.length if cache else 0 for cache in caches], device=x_RH.device)
-        cos, sin = self._phases(positions.repeat_interleave(2), x_RH.dtype)
-        x = x_RH
-        for index, layer in enumerate(self.layers):
-            q, k, v = layer.heads(x, cos, sin)
-            attended = torch.zeros_like(q)
-            for slot, cache in enumerate(caches):
-                if cache is None:
-                    continue
-                rows, end = slice(2 * slot, 2 * slot + 2), cache.length + 1
-                cache.k_LRGPD[index, :, :, cache.length] = k[rows]
-                cache.v_LRGPD[index, :, :, cache.length] = v[rows]
-                attended[rows] = decode_attention(
-                    q[rows], cache.k_LRGPD[index, :, :, :end], cache.v_LRGPD[index, :, :, :end]
-                )
-            x = layer.finish(x, attended.flatten(1))
-        for cache in caches:
-            if cache is not None:
-                cache.length += 1
-        return rms_norm(x, self.norm, self.config.rms_norm_eps)
+        eps = self.config.rms_norm_eps
+        norms = [layer.attention_norm for layer in self.layers[1:]] + [self.norm]
+        normed = rms_norm(x_RH, self.layers[0].attention_norm, eps)
+        for index, (layer, next_norm) in enumerate(zip(self.layers, norms, strict=True)):
+            keys_values = cache.layer(index)
+            qkv = linear_parts(normed, layer.qkv)
+            q = heads_into_cache(qkv, (layer.q_norm, layer.k_norm), tables, position_R, keys_values, eps)
+            attended = attend(q, *keys_values, position_R)
+            x_RH, normed = add_norm(linear_parts(attended, layer.out), x_RH, layer.mlp_norm, eps)
+            inner = gated_linear(normed, layer.gate_up)
+            x_RH, normed = add_norm(linear_parts(inner, layer.down), x_RH, next_norm, eps)
+        return normed

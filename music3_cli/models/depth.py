@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-import torch.nn.functional as F
 from torch import nn
 
 from music3_cli.checkpoint.layout import DepthConfig
-from music3_cli.kernels.rows import decode_attention, rms_norm, silu_mul
+from music3_cli.kernels.depth_attention import depth_attend
+from music3_cli.kernels.linear import gated_linear, linear_parts
+from music3_cli.kernels.norm import add_norm
 from music3_cli.models.backbone import weight
 
 NORM_EPS = 1e-6
@@ -19,22 +20,12 @@ class DepthLayer(nn.Module):
     def __init__(self, config: DepthConfig) -> None:
         super().__init__()
         hidden = config.hidden_size
-        self.head_dim = config.head_dim
         self.qkv = weight(3 * hidden, hidden)
         self.out = weight(hidden, hidden)
         self.gate_up = weight(2 * config.intermediate_size, hidden)
         self.down = weight(hidden, config.intermediate_size)
         self.attention_norm = weight(hidden)
         self.mlp_norm = weight(hidden)
-
-    def forward(self, x_RH: torch.Tensor, k_RGPD: torch.Tensor, v_RGPD: torch.Tensor, position: int) -> torch.Tensor:
-        qkv = F.linear(rms_norm(x_RH, self.attention_norm, NORM_EPS), self.qkv)
-        q, k, v = (part.unflatten(-1, (-1, self.head_dim)) for part in qkv.chunk(3, -1))
-        k_RGPD[:, :, position], v_RGPD[:, :, position] = k, v
-        attended = decode_attention(q, k_RGPD[:, :, : position + 1], v_RGPD[:, :, : position + 1])
-        x_RH = x_RH + F.linear(attended.flatten(1), self.out)
-        normed = rms_norm(x_RH, self.mlp_norm, NORM_EPS)
-        return x_RH + F.linear(silu_mul(F.linear(normed, self.gate_up)), self.down)
 
 
 class DepthDecoder(nn.Module):
@@ -56,27 +47,40 @@ class DepthDecoder(nn.Module):
     def new_cache(self, rows: int) -> torch.Tensor:
         """[layers, k and v, rows, heads, positions, head dim] for one frame."""
         c = self.config
-        return self.projection.new_empty(c.num_layers, 2, rows, c.num_attention_heads, c.num_codebooks, c.head_dim)
+        return self.projection.new_zeros(c.num_layers, 2, rows, c.num_attention_heads, c.num_codebooks, c.head_dim)
 
-    def forward(self, x_RH: torch.Tensor, cache: torch.Tensor, position: int) -> torch.Tensor:
-        """Run one position of the frame: 0 is the backbone's hidden, i the embedding of code i - 1.
+    def forward(self, x_RH: torch.Tensor, cache: torch.Tensor, first: int, count: int = 1) -> torch.Tensor:
+        """Run `count` positions of the frame: 0 is the backbone's hidden, i the embedding of code i - 1.
 
         Args:
-            x_RH: unprojected input.
-            cache: from `new_cache`; positions before this one must have been run.
+            x_RH: unprojected inputs, [count x R, H]: all rows' first new position, then all rows' second.
+            cache: from `new_cache`; positions before `first` must have been run.
 
         Returns:
-            [R, H] normed hidden; that of position i feeds head i (1 to 7).
+            [count x R, H] normed hiddens; that of position i feeds head i (1 to 7).
         """
-        x = F.linear(x_RH, self.projection) + self.positions[position]
-        for layer, (k, v) in zip(self.layers, cache, strict=True):
-            x = layer(x, k, v, position)
-        return rms_norm(x, self.norm, NORM_EPS)
+        learned = self.positions[first : first + count]
+        if count > 1:
+            learned = learned.repeat_interleave(len(x_RH) // count, 0)
+        norms = [layer.attention_norm for layer in self.layers[1:]] + [self.norm]
+        parts = linear_parts(x_RH, self.projection)
+        x, normed = add_norm(parts, learned, self.layers[0].attention_norm, NORM_EPS)
+        for layer, layer_cache, next_norm in zip(self.layers, cache, norms, strict=True):
+            attended = depth_attend(linear_parts(normed, layer.qkv), layer_cache, first, count)
+            x, normed = add_norm(linear_parts(attended, layer.out), x, layer.mlp_norm, NORM_EPS)
+            x, normed = add_norm(linear_parts(gated_linear(normed, layer.gate_up), layer.down), x, next_norm, NORM_EPS)
+        return normed
 
     def logits(self, hidden_RH: torch.Tensor, codebook: int) -> torch.Tensor:
-        """[R, codes] logits of residual `codebook` (1 to 7)."""
-        return F.linear(hidden_RH, self.heads[codebook - 1])
+        """Partial sums [parts, R, codes] of the logits of residual `codebook` (1 to 7)."""
+        return linear_parts(hidden_RH, self.heads[codebook - 1])
 
     def embed(self, code_S: torch.Tensor, codebook: int) -> torch.Tensor:
         """[S, H] embedding of residual `codebook`'s codes (1 to 7)."""
         return self.embeddings[code_S + (codebook - 1) * self.config.audio_vocab_size]
+
+    def embed_all(self, codes_SC: torch.Tensor) -> torch.Tensor:
+        """[S, 7, H] embeddings of a frame's residual codes [S, 7]."""
+        books = self.config.num_codebooks - 1
+        first = torch.arange(books, device=codes_SC.device) * self.config.audio_vocab_size
+        return self.embeddings[codes_SC + first]

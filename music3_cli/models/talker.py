@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import torch
-import torch.nn.functional as F
 from torch import nn
 
 from music3_cli.checkpoint.layout import AUDIO_CODE_OFFSET, SEMANTIC_CODES, BackboneConfig, DepthConfig
+from music3_cli.kernels.linear import linear_parts
 from music3_cli.models.backbone import Backbone, weight
 from music3_cli.models.depth import DepthDecoder
 
@@ -35,10 +35,9 @@ class Talker(nn.Module):
 
     def embed_frame(self, codes_SC: torch.Tensor) -> torch.Tensor:
         """[S, H] feedback of one frame's 8 codes: (E[c0] + sum of the residual embeddings) / sqrt(8)."""
-        books = self.depth.config.num_codebooks
-        residual_SH = torch.stack([self.depth.embed(codes_SC[:, i], i) for i in range(1, books)], 1).sum(1)
-        return (self.code_embeddings[codes_SC[:, 0]] + residual_SH) * books**-0.5
+        residual_SH = self.depth.embed_all(codes_SC[:, 1:]).sum(1)
+        return (self.code_embeddings[codes_SC[:, 0]] + residual_SH) * self.depth.config.num_codebooks**-0.5
 
     def semantic_logits(self, hidden_RH: torch.Tensor) -> torch.Tensor:
-        """[R, 16385] float32; column 0 ends the song."""
-        return F.linear(hidden_RH, self.head).float()
+        """Partial sums [parts, R, 16385]; column 0 ends the song."""
+        return linear_parts(hidden_RH, self.head)

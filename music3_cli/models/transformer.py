@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from music3_cli.checkpoint.layout import TransformerConfig
-from music3_cli.kernels.rows import rotary_tables, rotate
+from music3_cli.kernels.rotary import rotary_tables, rotate
 from music3_cli.models.backbone import weight
 
 ROTARY_THETA = 10000.0

@@ -1,25 +1,27 @@
-"""Runs songs through the talker: a prefill for each, then steps in which several songs are rows of one bucket.
+"""Runs songs through the talker: a prefill for each, then steps that all songs in the slots share.
 
-A bucket has a fixed number of rows, whatever songs are in it, and idle slots are carried along: matrix products choose
-their kernel by the number of rows, so a fixed number is what makes a song's frames the same alone and in company.
+Songs are admitted longest first, and a finished song's slot is taken by the next one while the others run.
 """
 
 from __future__ import annotations
 
-import itertools
 import time
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import torch
 
-from music3_cli.models.backbone import KVCache
 from music3_cli.models.talker import Talker
-from music3_cli.randomness import SongRandomness, draws_of
-from music3_cli.talker.step import sample_frame
+from music3_cli.randomness import ReferenceRandomness, ServerRandomness, SongRandomness
+from music3_cli.talker.draws import Draws, ReferenceDraws, ServerDraws
+from music3_cli.talker.graphs import StepGraphs, bucket_of, try_capture
+from music3_cli.talker.state import AT_CEILING, RUNNING, Slots
+from music3_cli.talker.step import frame_step
 
-SONGS_A_BUCKET = {"cpu": 1, "cuda": 16}
-"""On a GPU a step reads 22 GB of weights whether one song or sixteen want them; on a CPU rows cost time."""
+MOST_SLOTS = {"cpu": 1, "cuda": 16}
+"""On a GPU a step reads 22 GB of weights whether one song or sixteen want them; on a CPU rows cost time, and products
+round differently with their number, so a song has a step for itself."""
 
 
 @dataclass
@@ -30,10 +32,9 @@ class TalkerSong:
         id: for events.
         ids, unconditional_ids: [T] the prompt's two rows.
         max_frames: the ceiling.
-        hiddens: a [8, H] tensor for every emitted frame.
-        codes: 8 numbers for every emitted frame.
+        frames: emitted so far.
         finish_reason: empty while it runs, then `end` or `ceiling`.
-        seconds: time from prefill to the last frame, the bucket's other songs included.
+        seconds: the talker's time from the song's prefill to its last frame, the other songs' included.
     """
 
     id: str
@@ -41,76 +42,157 @@ class TalkerSong:
     unconditional_ids: Sequence[int]
     max_frames: int
     randomness: SongRandomness
-    hiddens: list[torch.Tensor] = field(default_factory=list)
-    codes: list[list[int]] = field(default_factory=list)
+    frames: int = 0
     finish_reason: str = ""
     seconds: float = 0.0
+    _codes_FC: torch.Tensor | None = field(default=None, repr=False)
+    _hiddens_FCH: torch.Tensor | None = field(default=None, repr=False)
 
     @property
     def positions(self) -> int:
         """Positions that the cache must hold: the prompt, the unemitted first step and all frames but the last."""
         return len(self.ids) + self.max_frames + 1
 
+    @property
+    def codes(self) -> list[list[int]]:
+        """8 codes for every frame of a finished song."""
+        assert self._codes_FC is not None
+        return self._codes_FC.tolist()
+
     def frame_hiddens(self) -> torch.Tensor:
-        """[F, 8 x H] for the acoustic stage."""
-        return torch.stack(self.hiddens).flatten(1)
+        """[F, 8 x H] of a finished song, for the acoustic stage."""
+        assert self._hiddens_FCH is not None
+        return self._hiddens_FCH.flatten(1)
+
+    def finish(self, reason: str, codes_FC: torch.Tensor, hiddens_FCH: torch.Tensor) -> None:
+        self.finish_reason, self.frames = reason, len(codes_FC)
+        self._codes_FC, self._hiddens_FCH = codes_FC, hiddens_FCH
+
+    def release(self) -> None:
+        """Give the frames' memory back."""
+        self._hiddens_FCH = None
 
 
 class TalkerEngine:
-    """Args:
+    """Loaded weights, and how their steps are run: as CUDA graphs where possible and wanted."""
 
-    talker: loaded weights.
-    songs_a_bucket: songs that share a step; part of a result's identity, so it depends on the device's kind alone.
-    """
-
-    def __init__(self, talker: Talker, songs_a_bucket: int | None = None) -> None:
+    def __init__(self, talker: Talker, cuda_graph: bool = True) -> None:
         self.talker = talker
         self.device = talker.head.device
-        self.songs_a_bucket = songs_a_bucket or SONGS_A_BUCKET.get(self.device.type, 1)
+        self.cuda_graph = cuda_graph and self.device.type == "cuda"
 
     @torch.inference_mode()
-    def run(self, songs: Sequence[TalkerSong]) -> Iterator[TalkerSong]:
-        """Generate all frames, a bucket of songs at a time; yields a song each time that it has one more frame or ends.
+    def run(self, songs: Sequence[TalkerSong], most_slots: int | None = None) -> Iterator[TalkerSong]:
+        """Generate all frames. Yields a song whenever it has new frames, and once more, finished, when it is whole.
 
-        A song that ends without a frame has no hiddens and the finish reason `end`.
+        A song that ends without a frame has no frames and the finish reason `end`. All songs have one random scheme.
+
+        Args:
+            most_slots: songs that share a step; by default what suits the device.
         """
-        for first in range(0, len(songs), self.songs_a_bucket):
-            yield from self._run_bucket(songs[first : first + self.songs_a_bucket])
+        count = min(len(songs), most_slots or MOST_SLOTS[self.device.type])
+        run = _Run(self, songs, count)
+        yield from run.events()
 
-    def _run_bucket(self, songs: Sequence[TalkerSong]) -> Iterator[TalkerSong]:
+
+class _Run:
+    """The slots of one run and who is in them."""
+
+    def __init__(self, engine: TalkerEngine, songs: Sequence[TalkerSong], count: int) -> None:
+        self.talker = engine.talker
+        self.waiting = deque(sorted(songs, key=lambda song: -song.max_frames))
+        self.places: list[TalkerSong | None] = [None] * count
+        self.since = [0.0] * count
+        self.busy = 0.0
+        positions = max(song.positions for song in songs)
+        frames = max(song.max_frames for song in songs)
+        self.slots = Slots.empty(self.talker, count, positions, frames)
+        self.draws = self._draws(songs)
+        self.graphs: StepGraphs | None = None
+        if engine.cuda_graph and self.draws.repeatable:
+            self.graphs = try_capture(self._step, self.slots)
+        # A frame's outcome is read while the next one is at work.
+        self.late = engine.device.type == "cuda"
+        self.unread: deque[tuple[torch.Tensor, torch.cuda.Event | None, list[TalkerSong | None]]] = deque()
+
+    def _draws(self, songs: Sequence[TalkerSong]) -> Draws:
+        dtype = self.talker.head.dtype
+        if songs[0].randomness.scheme == "server":
+            return ServerDraws(dtype)
+        self.generators: list[ReferenceRandomness | None] = [None] * len(self.places)
+        return ReferenceDraws(dtype, self.generators)
+
+    def _step(self, slots: Slots) -> None:
+        frame_step(self.talker, slots, self.draws)
+
+    def events(self) -> Iterator[TalkerSong]:
         started = time.perf_counter()
-        slots = self.songs_a_bucket
-        draws = draws_of([song.randomness for song in songs], slots, self.device)
-        hidden_RH = self.talker.head.new_zeros(2 * slots, self.talker.head.shape[1])
-        caches: list[KVCache | None] = [None] * slots
-        for slot, song in enumerate(songs):
-            caches[slot], hidden_RH[2 * slot : 2 * slot + 2] = self._prefill(song)
-        for step in itertools.count():
-            active = [cache is not None for cache in caches]
-            frame = sample_frame(self.talker, hidden_RH, draws, [step] * slots, active)
-            ended, codes = frame.ended_S.tolist(), frame.codes_SC.tolist()
-            for slot, song in enumerate(songs):
-                if not active[slot]:
-                    continue
-                if ended[slot]:
-                    song.finish_reason = "end"
-                elif step > 0:  # the first step only leads past the prompt and is not emitted
-                    song.hiddens.append(frame.hidden_SCH[slot])
-                    song.codes.append(codes[slot])
-                    if len(song.hiddens) == song.max_frames:
-                        song.finish_reason = "ceiling"
-                if song.finish_reason:
-                    caches[slot] = None
-                    song.seconds = time.perf_counter() - started
-                if song.hiddens or song.finish_reason:
-                    yield song
-            if not any(caches):
+        while True:
+            self._admit()
+            occupied = [slot for slot, song in enumerate(self.places) if song is not None]
+            if occupied:
+                self._advance(occupied[-1] + 1)
+            changed = self._read(0 if not occupied or not self.late else 1)
+            self.busy += time.perf_counter() - started
+            yield from changed
+            started = time.perf_counter()
+            if not occupied and not self.waiting and not self.unread:
                 return
-            feedback_SH = self.talker.embed_frame(frame.codes_SC)
-            hidden_RH = self.talker.backbone.decode(feedback_SH.repeat_interleave(2, 0), caches)
 
-    def _prefill(self, song: TalkerSong) -> tuple[KVCache, torch.Tensor]:
-        """A song's cache and the last position's hiddens [2, H]. One song at a time: its length is its own."""
+    def _admit(self) -> None:
+        for slot, place in enumerate(self.places):
+            if place is None and self.waiting:
+                song = self.waiting.popleft()
+                self.places[slot], self.since[slot] = song, self.busy
+                self.slots.admit(slot, self._prefill(song, slot), len(song.ids), song.max_frames, _seed(song))
+                if isinstance(song.randomness, ReferenceRandomness):
+                    self.generators[slot] = song.randomness
+
+    def _prefill(self, song: TalkerSong, slot: int) -> torch.Tensor:
+        """The last position's hiddens [2, H]. One song at a time: its length is its own."""
         embedded_RTH = self.talker.embed_text(torch.tensor([song.ids, song.unconditional_ids]))
-        cache = KVCache.empty(self.talker.backbone.config, song.positions, self.talker.head)
-        return cache, self.talker.backbone.prefill(embedded_RTH, cache)[:, -1]
+        cache = self.slots.cache.rows(2 * slot, 2 * slot + 2)
+        return self.talker.backbone.prefill(embedded_RTH, cache)[:, -1]
+
+    def _advance(self, used: int) -> None:
+        """One step over the first slots, and its outcome on the way to the host."""
+        size = bucket_of(used, self.slots.count)
+        if self.graphs is not None:
+            self.graphs.replay(size)
+        else:
+            self._step(self.slots.first(size))
+        outcome = torch.stack((self.slots.outcome_S, self.slots.frames_S))
+        event = None
+        if self.late:
+            outcome = torch.empty(outcome.shape, dtype=outcome.dtype, pin_memory=True).copy_(outcome, non_blocking=True)
+            event = torch.cuda.Event()
+            event.record()
+        self.unread.append((outcome, event, list(self.places)))
+
+    def _read(self, keep: int) -> list[TalkerSong]:
+        """Songs with news in all outcomes but the last `keep`; finished ones leave their slots."""
+        changed = []
+        while len(self.unread) > keep:
+            outcome, event, places = self.unread.popleft()
+            if event is not None:
+                event.synchronize()
+            reasons, frames = outcome.tolist()
+            for slot, song in enumerate(places):
+                if song is None or song.finish_reason:
+                    continue
+                grown, song.frames = frames[slot] > song.frames, frames[slot]
+                if reasons[slot] != RUNNING:
+                    self._finish(slot, song, "ceiling" if reasons[slot] == AT_CEILING else "end")
+                if grown or song.finish_reason:
+                    changed.append(song)
+        return changed
+
+    def _finish(self, slot: int, song: TalkerSong, reason: str) -> None:
+        kept = slice(0, song.frames)
+        song.finish(reason, self.slots.codes_SFC[slot, kept].clone(), self.slots.hiddens_SFCH[slot, kept].clone())
+        song.seconds = self.busy - self.since[slot]
+        self.places[slot] = None
+
+
+def _seed(song: TalkerSong) -> int:
+    return song.randomness.talker_seed if isinstance(song.randomness, ServerRandomness) else 0

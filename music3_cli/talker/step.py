@@ -1,58 +1,64 @@
-"""One frame for every song of a bucket: sample the semantic code, run the depth decoder, make the feedback."""
+"""One frame for every slot: sample the semantic code, run the depth decoder, keep the frame, feed it back.
+
+The step reads and writes only device tensors of fixed shape, so that a CUDA graph can hold it; eager and graph run the
+same code. Nothing in it depends on which slots are alive but the values of their own rows.
+"""
 
 from __future__ import annotations
-
-from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 
 from music3_cli.models.talker import Talker
-from music3_cli.randomness import Draws
-from music3_cli.talker.sampling import residual_candidates, semantic_candidates
+from music3_cli.talker.draws import Draws
+from music3_cli.talker.state import AT_CEILING, ENDED, Slots
 
 
-@dataclass(frozen=True)
-class Frame:
-    """What one step gives.
+def frame_step(talker: Talker, slots: Slots, draws: Draws) -> None:
+    """Advance every living song by one step, in place."""
+    column_S = draws.semantic(talker.semantic_logits(slots.hidden_RH), slots)
+    ended_S = slots.alive_S & (column_S == 0)
+    alive_S = slots.alive_S & ~ended_S
+    # Columns are shifted by one behind the end's. A song that ended carries a meaningless frame that is not kept.
+    codes_SC, hiddens_SCH = _depth(talker, slots, (column_S - 1).clamp_min(0), draws, alive_S)
 
-    Attributes:
-        codes_SC: [S, 8] int64; a song that ended has 0 as its first code and meaningless others.
-        ended_S: [S] bool, songs that drew the end.
-        hidden_SCH: [S, 8, H] the conditional row's hiddens: the backbone's, then the depth decoder's seven.
-    """
+    # The first step only leads past the prompt and is not emitted.
+    emits_S = alive_S & (slots.step_S > 0)
+    behind = slots.codes_SFC.shape[1] - 1
+    place_S = torch.where(emits_S, slots.frames_S, behind)
+    slot_S = torch.arange(slots.count, device=place_S.device)
+    slots.codes_SFC[slot_S, place_S] = codes_SC.to(slots.codes_SFC.dtype)
+    slots.hiddens_SFCH[slot_S, place_S] = hiddens_SCH
+    slots.frames_S.add_(emits_S)
+    full_S = alive_S & (slots.frames_S >= slots.limit_S)
+    slots.outcome_S.copy_(torch.where(ended_S, ENDED, torch.where(full_S, AT_CEILING, slots.outcome_S)))
+    slots.alive_S.copy_(alive_S & ~full_S)
 
-    codes_SC: torch.Tensor
-    ended_S: torch.Tensor
-    hidden_SCH: torch.Tensor
+    feedback_RH = talker.embed_frame(codes_SC).repeat_interleave(2, 0)
+    # An idle slot's position may be the first that no longer fits.
+    position_R = slots.position_S.clamp_max(slots.cache.positions - 1).repeat_interleave(2)
+    slots.hidden_RH.copy_(talker.backbone.decode(feedback_RH, slots.cache, slots.tables, position_R))
+    slots.position_S.add_(slots.alive_S)
+    slots.step_S.add_(slots.alive_S)
 
 
-def sample_frame(
-    talker: Talker, hidden_RH: torch.Tensor, draws: Draws, steps: Sequence[int], active: Sequence[bool]
-) -> Frame:
-    """From the backbone's last hiddens to a whole frame.
-
-    Args:
-        hidden_RH: rows 2s and 2s + 1 are song s, conditional and unconditional.
-        steps: each song's step, counted from 0 including the unemitted first.
-        active: songs that draw; others are carried along.
-    """
-    column_S = draws.draw(semantic_candidates(talker.semantic_logits(hidden_RH)), steps, 0, active)
-    ended_S = column_S == 0
-    # Columns are shifted by one behind the end's; a song that ended goes on with code 0 and is dropped by the caller.
-    code_S = (column_S - 1).clamp_min(0)
-    still_active = [alive and not ended for alive, ended in zip(active, ended_S.tolist(), strict=True)]
-
-    depth = talker.depth
-    cache = depth.new_cache(len(hidden_RH))
-    depth(hidden_RH, cache, 0)
-    embedded_SH = talker.code_embeddings[code_S]
+def _depth(
+    talker: Talker, slots: Slots, code_S: torch.Tensor, draws: Draws, alive_S: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The frame's codes [S, 8] and the conditional rows' hiddens [S, 8, H]."""
+    depth, hidden_RH = talker.depth, slots.hidden_RH
+    rows = len(hidden_RH)
+    cache = depth.new_cache(rows)
     codes, hiddens = [code_S], [hidden_RH[::2]]
+    embedded_RH = talker.code_embeddings[code_S].repeat_interleave(2, 0)
     for codebook in range(1, depth.config.num_codebooks):
-        depth_RH = depth(embedded_SH.repeat_interleave(2, 0), cache, codebook)
-        candidates_SV = residual_candidates(depth.logits(depth_RH, codebook))
-        code_S = draws.draw(candidates_SV, steps, codebook, still_active)
+        if codebook == 1:
+            # Both inputs are known: one pass over the weights for two positions.
+            depth_RH = depth(torch.cat((hidden_RH, embedded_RH)), cache, 0, 2)[rows:]
+        else:
+            depth_RH = depth(embedded_RH, cache, codebook)
+        code_S = draws.residual(depth.logits(depth_RH, codebook), slots, codebook, alive_S)
         codes.append(code_S)
         hiddens.append(depth_RH[::2])
-        embedded_SH = depth.embed(code_S, codebook)
-    return Frame(torch.stack(codes, 1), ended_S, torch.stack(hiddens, 1))
+        if codebook < depth.config.num_codebooks - 1:
+            embedded_RH = depth.embed(code_S, codebook).repeat_interleave(2, 0)
+    return torch.stack(codes, 1), torch.stack(hiddens, 1)

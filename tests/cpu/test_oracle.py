@@ -50,15 +50,18 @@ def test_backbone_equals_qwen3_in_prefill_and_decode(stages: Stages, oracle: Any
     talker, reference = stages.talker.talker, oracle.language_model
     prompt = stages.prompt()
     ids = torch.tensor([prompt.ids, prompt.unconditional_ids])
-    cache = KVCache.empty(talker.backbone.config, ids.shape[1] + 50, talker.head)
+    length = ids.shape[1]
+    cache = KVCache.empty(talker.backbone.config, length + 50, talker.head)
     with torch.inference_mode():
         ours = talker.backbone.prefill(talker.embed_text(ids), cache)
         theirs = reference.model(input_ids=ids, use_cache=True)
         assert (ours - theirs.last_hidden_state).abs().max().item() < TOLERANCE
         generator = torch.Generator().manual_seed(0)
-        for _ in range(50):
+        tables = talker.backbone.phases(length + 50)
+        for position in range(length, length + 50):
             code = torch.randint(0, 16384, (2,), generator=generator)
-            ours = talker.backbone.decode(talker.code_embeddings[code], [cache])
+            at = torch.full((2,), position)
+            ours = talker.backbone.decode(talker.code_embeddings[code], cache, tables, at)
             theirs = reference.model(
                 input_ids=code[:, None] + AUDIO_CODE_OFFSET, past_key_values=theirs.past_key_values, use_cache=True
             )
@@ -69,7 +72,7 @@ def test_sliced_head_equals_the_whole_one(stages: Stages, oracle: Any) -> None:
     hidden = torch.randn(6, stages.talker.talker.head.shape[1], generator=torch.Generator().manual_seed(0))
     with torch.inference_mode():
         whole = oracle.language_model.lm_head(hidden)
-        sliced = stages.talker.talker.semantic_logits(hidden)
+        sliced = stages.talker.talker.semantic_logits(hidden)[0]
     kept = torch.cat((whole[:, 151670:151671], whole[:, AUDIO_CODE_OFFSET : AUDIO_CODE_OFFSET + 16384]), 1)
     assert (sliced - kept).abs().max().item() < TOLERANCE
 

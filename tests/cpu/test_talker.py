@@ -46,24 +46,11 @@ def test_songs_of_other_lengths_share_a_step(stages: Stages) -> None:
         return [stages.song(limits[i], 50 + i, prompt=prompts[i]) for i in range(3)]
 
     alone, together = songs(), songs()
-    stages.talk(alone, songs_a_bucket=1)
-    stages.talk(together, songs_a_bucket=4)
+    stages.talk(alone, most_slots=1)
+    stages.talk(together, most_slots=4)
     for one, other in zip(alone, together, strict=True):
         assert one.codes == other.codes and len(one.codes) == one.max_frames
         assert torch.allclose(one.frame_hiddens(), other.frame_hiddens(), atol=1e-5, rtol=0)
-
-
-def test_within_a_bucket_size_neighbours_change_no_bit(stages: Stages) -> None:
-    def hiddens(slot: int, neighbours: int) -> torch.Tensor:
-        song = stages.song(20, 7)
-        songs = [stages.song(8 + n, 90 + n) for n in range(neighbours)]
-        songs.insert(slot, song)
-        stages.talk(songs, songs_a_bucket=4)
-        return song.frame_hiddens()
-
-    reference = hiddens(0, 0)
-    assert torch.equal(reference, hiddens(0, 3))
-    assert torch.equal(reference, hiddens(2, 2))
 
 
 @pytest.mark.parametrize("scheme", ["server", "diffusers"])
@@ -72,7 +59,7 @@ def test_a_longer_ceiling_only_adds_frames(stages: Stages, scheme: str) -> None:
     stages.talk([short])
     stages.talk([long])
     assert long.codes[:10] == short.codes
-    assert (short.finish_reason, len(short.hiddens)) == ("ceiling", 10)
+    assert (short.finish_reason, short.frames) == ("ceiling", 10)
 
 
 def test_codes_are_in_range(stages: Stages) -> None:

@@ -35,10 +35,10 @@ class Stages:
         randomness = song_randomness(scheme, seed, self.checkpoint.architecture.backbone.vocab_size)
         return TalkerSong(f"seed {seed}", prompt.ids, prompt.unconditional_ids, frames, randomness)
 
-    def talk(self, songs: Sequence[TalkerSong], songs_a_bucket: int | None = None) -> None:
-        """Run songs through the talker, by default in the device's own buckets."""
+    def talk(self, songs: Sequence[TalkerSong], most_slots: int | None = None) -> None:
+        """Run songs through the talker, by default in as many slots as suit the device."""
         with true_fp32():
-            for _ in TalkerEngine(self.talker.talker, songs_a_bucket).run(songs):
+            for _ in self.talker.run(songs, most_slots):
                 pass
 
     def sound(self, hiddens_FD: torch.Tensor, randomness: SongRandomness, steps: int) -> torch.Tensor:

@@ -1,0 +1,176 @@
+"""Products of a few rows with a large weight, which are read once: the talker's time is the reading of its weights."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+
+from music3_cli.kernels.triton_support import (
+    gdc_launch_dependents,
+    gdc_wait,
+    jit,
+    overlap,
+    prefetch,
+    tl,
+    triton,
+    use_kernel,
+)
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """How a product of one shape is cut. Part of the arithmetic: the same for every number of rows.
+
+    Attributes:
+        columns: weight rows a program.
+        depth: inner elements a step.
+        parts: programs that share one output column's sum.
+        ahead: cache lines of each weight row that are asked for while the kernel before is still at work.
+    """
+
+    columns: int
+    depth: int
+    parts: int = 1
+    warps: int = 4
+    stages: int = 4
+    ahead: int = 8
+
+
+def tiling(outputs: int, inner: int, itemsize: int) -> Tiling:
+    """Enough programs to keep every multiprocessor reading: about 256, by splitting the sum where outputs are few."""
+    columns = 64 if outputs > 2048 else 32
+    parts = 1
+    while parts < 8 and (outputs // columns) * parts < 160 and inner // (2 * parts) >= 512:
+        parts *= 2
+    return Tiling(columns, 128 if itemsize == 2 else 64, parts)
+
+
+def gated_tiling(itemsize: int) -> Tiling:
+    return Tiling(32, 128 if itemsize == 2 else 32)
+
+
+def linear_parts(x_RK: torch.Tensor, weight_NK: torch.Tensor) -> torch.Tensor:
+    """x weight^T as partial sums [parts, R, N] float32; the consumer adds them in order (`sum_parts`).
+
+    The twin has one part.
+    """
+    if not use_kernel(x_RK):
+        return F.linear(x_RK, weight_NK).float()[None]
+    (rows, inner), outputs = x_RK.shape, len(weight_NK)
+    cut = tiling(outputs, inner, weight_NK.element_size())
+    out = torch.empty(cut.parts, rows, outputs, device=x_RK.device, dtype=torch.float32)
+    _linear_parts[(triton.cdiv(outputs, cut.columns), cut.parts)](
+        x_RK, weight_NK, out, rows, outputs, inner, inner // cut.parts, **_shape(cut, rows, x_RK)
+    )
+    return out
+
+
+def sum_parts(parts_PRN: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """The product in `dtype`, for consumers that are no kernels."""
+    total = parts_PRN[0]
+    for part in parts_PRN[1:]:
+        total = total + part
+    return total.to(dtype)
+
+
+def gated_linear(x_RK: torch.Tensor, gate_up_NK: torch.Tensor) -> torch.Tensor:
+    """SiLU(x gate^T) * (x up^T), [R, I], for a weight of gate rows, then up rows. Both products and SiLU are rounded to
+    x's dtype before they are multiplied.
+    """
+    if not use_kernel(x_RK):
+        gate, up = F.linear(x_RK, gate_up_NK).chunk(2, -1)
+        return F.silu(gate) * up
+    (rows, inner), outputs = x_RK.shape, len(gate_up_NK) // 2
+    cut = gated_tiling(x_RK.element_size())
+    out = torch.empty(rows, outputs, device=x_RK.device, dtype=x_RK.dtype)
+    _gated_linear[(triton.cdiv(outputs, cut.columns),)](
+        x_RK, gate_up_NK, out, rows, outputs, inner, **_shape(cut, rows, x_RK)
+    )
+    return out
+
+
+def _shape(cut: Tiling, rows: int, x: torch.Tensor) -> dict[str, int | bool]:
+    """A kernel's compile-time numbers and launch options."""
+    return {
+        "ROWS": max(16, triton.next_power_of_2(rows)),
+        "COLUMNS": cut.columns,
+        "DEPTH": cut.depth,
+        "AHEAD": cut.ahead,
+        "LINE": 128 // x.element_size(),
+        "num_warps": cut.warps,
+        "num_stages": cut.stages,
+        **overlap(x),
+    }
+
+
+@jit
+def _linear_parts(
+    x, weight, out, rows, outputs, inner, share,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEPTH: tl.constexpr, AHEAD: tl.constexpr, LINE: tl.constexpr,
+    EARLY: tl.constexpr,
+):  # fmt: skip
+    column = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
+    part = tl.program_id(1)
+    row = tl.arange(0, ROWS)
+    k = part * share + tl.arange(0, DEPTH)
+    w_row = weight + tl.minimum(column, outputs - 1)[:, None].to(tl.int64) * inner
+    if EARLY:
+        if AHEAD > 0:
+            prefetch(w_row + part * share + tl.arange(0, AHEAD)[None, :] * LINE)
+        gdc_wait()
+    w_at = w_row + k[None, :]
+    x_at = x + row[None, :] * inner + k[:, None]
+    in_rows = row[None, :] < rows
+    # The weight is the left operand: its rows fill the tensor cores, the few rows of x are the narrow side.
+    total = tl.zeros((COLUMNS, ROWS), tl.float32)
+    for _ in range(0, share, DEPTH):
+        w = tl.load(w_at)
+        v = tl.load(x_at, mask=in_rows, other=0.0)
+        total = tl.dot(w, v, total, input_precision="ieee")
+        w_at += DEPTH
+        x_at += DEPTH
+    if EARLY:
+        gdc_launch_dependents()
+    at = out + (part * rows + row[None, :]) * outputs + column[:, None]
+    tl.store(at, total, mask=(column[:, None] < outputs) & in_rows)
+
+
+@jit
+def _gated_linear(
+    x, weight, out, rows, outputs, inner,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEPTH: tl.constexpr, AHEAD: tl.constexpr, LINE: tl.constexpr,
+    EARLY: tl.constexpr,
+):  # fmt: skip
+    column = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
+    row = tl.arange(0, ROWS)
+    k = tl.arange(0, DEPTH)
+    gate_row = weight + tl.minimum(column, outputs - 1)[:, None].to(tl.int64) * inner
+    up_row = gate_row + outputs.to(tl.int64) * inner
+    if EARLY:
+        if AHEAD > 0:
+            line = tl.arange(0, AHEAD)[None, :] * LINE
+            prefetch(gate_row + line)
+            prefetch(up_row + line)
+        gdc_wait()
+    gate_at, up_at = gate_row + k[None, :], up_row + k[None, :]
+    x_at = x + row[None, :] * inner + k[:, None]
+    in_rows = row[None, :] < rows
+    gate = tl.zeros((COLUMNS, ROWS), tl.float32)
+    up = tl.zeros((COLUMNS, ROWS), tl.float32)
+    for _ in range(0, inner, DEPTH):
+        g = tl.load(gate_at)
+        u = tl.load(up_at)
+        v = tl.load(x_at, mask=in_rows, other=0.0)
+        gate = tl.dot(g, v, gate, input_precision="ieee")
+        up = tl.dot(u, v, up, input_precision="ieee")
+        gate_at += DEPTH
+        up_at += DEPTH
+        x_at += DEPTH
+    if EARLY:
+        gdc_launch_dependents()
+    dtype = out.dtype.element_ty
+    gate, up = gate.to(dtype).to(tl.float32), up.to(dtype)
+    silu = (gate / (1.0 + tl.exp(-gate))).to(dtype)
+    tl.store(out + row[None, :] * outputs + column[:, None], silu * up, mask=(column[:, None] < outputs) & in_rows)

@@ -1,0 +1,66 @@
+"""RMSNorm, alone and behind a residual sum."""
+
+from __future__ import annotations
+
+import torch
+
+from music3_cli.kernels.linear import sum_parts
+from music3_cli.kernels.triton_support import begin, jit, overlap, tl, triton, use_kernel
+
+
+def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
+    """RMSNorm over the last dimension.
+
+    Computed in float32 and rounded to x's dtype twice, before and after the weight: so do the reference's depth decoder
+    and transformers' Qwen3, and a single rounding moves bf16 codes off their trajectory within a few frames.
+    """
+    wide = x.float()
+    normed = wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + eps)
+    return normed.to(x.dtype) * weight
+
+
+def add_norm(
+    parts_PRH: torch.Tensor, residual: torch.Tensor, weight_H: torch.Tensor, eps: float
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The residual stream behind a product, and its norm: x = residual + sum of parts, rms_norm(x).
+
+    Args:
+        parts_PRH: a product's partial sums, rounded to the residual's dtype when summed.
+        residual: [R, H], or [1, H] for all rows alike.
+
+    Returns:
+        x [R, H] and its norm [R, H].
+    """
+    if not use_kernel(residual):
+        x = residual + sum_parts(parts_PRH, residual.dtype)
+        return x, rms_norm(x, weight_H, eps)
+    parts, rows, hidden = parts_PRH.shape
+    x = torch.empty(rows, hidden, device=residual.device, dtype=residual.dtype)
+    normed = torch.empty_like(x)
+    step = 0 if len(residual) == 1 and rows > 1 else hidden
+    _add_norm[(rows,)](
+        parts_PRH, residual, weight_H, x, normed, rows, hidden, step, eps,
+        PARTS=parts, WIDTH=triton.next_power_of_2(hidden), num_warps=8, **overlap(x),
+    )  # fmt: skip
+    return x, normed
+
+
+@jit
+def _add_norm(
+    parts, residual, weight, x, normed, rows, hidden, step, eps, PARTS: tl.constexpr, WIDTH: tl.constexpr, EARLY: tl.constexpr
+):  # fmt: skip
+    begin(EARLY)
+    row = tl.program_id(0)
+    at = tl.arange(0, WIDTH)
+    inside = at < hidden
+    dtype = x.dtype.element_ty
+    total = tl.load(parts + row * hidden + at, mask=inside, other=0.0)
+    for part in tl.static_range(1, PARTS):
+        total += tl.load(parts + (part * rows + row) * hidden + at, mask=inside, other=0.0)
+    total = total.to(dtype).to(tl.float32) + tl.load(residual + row * step + at, mask=inside, other=0.0).to(tl.float32)
+    total = total.to(dtype)
+    tl.store(x + row * hidden + at, total, mask=inside)
+    wide = total.to(tl.float32)
+    scale = tl.rsqrt(tl.sum(wide * wide, 0) / hidden + eps)
+    weighted = (wide * scale).to(dtype) * tl.load(weight + at, mask=inside, other=0.0)
+    tl.store(normed + row * hidden + at, weighted, mask=inside)

@@ -1,0 +1,76 @@
+"""Drawing one column a song from the head's logits, under either random scheme."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import torch
+
+from music3_cli.kernels.draw import draw_columns
+from music3_cli.kernels.linear import sum_parts
+from music3_cli.kernels.triton_support import use_kernel
+from music3_cli.randomness import DRAWS_A_FRAME, ReferenceRandomness, gumbel
+from music3_cli.talker.sampling import GUIDANCE, TOP_K, residual_candidates, semantic_candidates
+from music3_cli.talker.state import Slots
+
+
+class Draws(Protocol):
+    """The draws of the songs in the slots. Logits come as partial sums [parts, R, V]."""
+
+    repeatable: bool
+    """Whether a CUDA graph can hold the draws."""
+
+    def semantic(self, parts_PRV: torch.Tensor, slots: Slots) -> torch.Tensor:
+        """[S] int64 columns of the semantic code; 0 ends the song."""
+        ...
+
+    def residual(self, parts_PRV: torch.Tensor, slots: Slots, codebook: int, alive_S: torch.Tensor) -> torch.Tensor:
+        """[S] int64 codes of a residual codebook; `alive_S` tells which songs draw."""
+        ...
+
+
+class ServerDraws:
+    """Gumbel-argmax with noise hashed from (seed, position, column); nothing but device tensors."""
+
+    repeatable = True
+
+    def __init__(self, dtype: torch.dtype) -> None:
+        self.dtype = dtype
+
+    def semantic(self, parts_PRV: torch.Tensor, slots: Slots) -> torch.Tensor:
+        return self._draw(parts_PRV, slots, 0)
+
+    def residual(self, parts_PRV: torch.Tensor, slots: Slots, codebook: int, alive_S: torch.Tensor) -> torch.Tensor:
+        return self._draw(parts_PRV, slots, codebook)
+
+    def _draw(self, parts_PRV: torch.Tensor, slots: Slots, codebook: int) -> torch.Tensor:
+        position_S = slots.step_S * DRAWS_A_FRAME + codebook
+        if use_kernel(parts_PRV):
+            return draw_columns(parts_PRV, self.dtype, slots.seed_S, position_S, GUIDANCE, TOP_K, codebook == 0)
+        candidates = residual_candidates if codebook else semantic_candidates
+        logits_SV = candidates(sum_parts(parts_PRV, self.dtype))
+        return (logits_SV.double() + gumbel(slots.seed_S, position_S, logits_SV.shape[1])).argmax(-1)
+
+
+class ReferenceDraws:
+    """`torch.multinomial` on each song's own generator, in the reference's order. Draws on the host."""
+
+    repeatable = False
+
+    def __init__(self, dtype: torch.dtype, songs: Sequence[ReferenceRandomness | None]) -> None:
+        self.dtype, self.songs = dtype, songs
+
+    def semantic(self, parts_PRV: torch.Tensor, slots: Slots) -> torch.Tensor:
+        return self._draw(semantic_candidates(sum_parts(parts_PRV, self.dtype)), 0, slots.alive_S)
+
+    def residual(self, parts_PRV: torch.Tensor, slots: Slots, codebook: int, alive_S: torch.Tensor) -> torch.Tensor:
+        return self._draw(residual_candidates(sum_parts(parts_PRV, self.dtype)), codebook, alive_S)
+
+    def _draw(self, logits_SV: torch.Tensor, codebook: int, alive_S: torch.Tensor) -> torch.Tensor:
+        probabilities_SV = torch.softmax(logits_SV, -1).cpu()
+        columns = [
+            song.draw(probabilities_SV[slot : slot + 1], codebook) if song is not None and alive else 0
+            for slot, (song, alive) in enumerate(zip(self.songs, alive_S.tolist(), strict=False))
+        ]
+        return torch.tensor(columns, device=logits_SV.device)
