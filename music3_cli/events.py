@@ -140,3 +140,27 @@ class RunFinished(Event):
     seconds: float
     exit_code: int
     peak_device_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class WorkStarted(Event):
+    """Long work over files begins: `work` is `download`, `verify`, `convert` or `check`."""
+
+    work: str
+    files: int
+    total_bytes: int
+
+
+@dataclass(frozen=True)
+class WorkProgress(Event):
+    work: str
+    done_bytes: int
+    total_bytes: int
+
+
+@dataclass(frozen=True)
+class WorkFinished(Event):
+    work: str
+    files: int
+    done_bytes: int
+    seconds: float

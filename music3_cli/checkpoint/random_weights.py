@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from music3_cli.checkpoint.headers import DTYPE_BYTES, Buffer, write_weight_file
-from music3_cli.checkpoint.layout import AUDIO_END, COMPONENTS, Component
+from music3_cli.checkpoint.layout import AUDIO_END, BLOCKS_CLASS, CLASSES, COMPONENTS, PIPELINE_CLASS, Component
 
 SHARDS = {"language_model": 4, "transformer": 2}
 """Components that are released in several files."""
@@ -34,8 +34,8 @@ class Spread:
 
 def spread_of(name: str, shape: tuple[int, ...], strides: tuple[int, ...]) -> Spread:
     """A tensor's distribution: linear and convolution weights keep the variance of what they are given, norms and
-    snakes are near one, biases near zero. The head's row of `<|audio_end|>` is zero, which is never among the 50 likeliest:
-    a song of random weights lasts until its ceiling. `strides` are the vocoder's upsampling ratios.
+    snakes are near one, biases near zero. The head's row of `<|audio_end|>` is zero, which is never among the 50
+    likeliest: a song of random weights lasts until its ceiling. `strides` are the vocoder's upsampling ratios.
     """
     if name == "lm_head.weight":
         return Spread(0, 2.5 / math.sqrt(shape[1]), AUDIO_END)
@@ -70,7 +70,7 @@ def write_random_checkpoint(
         folder = dest / component.name
         folder.mkdir(parents=True)
         _write_json(folder / "config.json", configs[component.name])
-        shapes = component.config.from_json(configs[component.name], component.name).shapes()
+        shapes = component.config.from_json(configs[component.name], Path(component.name)).shapes()
         shards = _split(shapes, DTYPE_BYTES[component.dtype], SHARDS.get(component.name, 1))
         weight_map = {}
         for number, names in enumerate(shards, start=1):
@@ -88,7 +88,7 @@ def write_random_checkpoint(
             _write_json(folder / component.index_file, {"metadata": {"total_size": total}, "weight_map": weight_map})
     _write_json(dest / "language_model" / "generation_config.json", {"eos_token_id": AUDIO_END})
     _write_json(dest / "scheduler" / "scheduler_config.json", SCHEDULER)
-    _write_json(dest / "modular_model_index.json", _modular_index())
+    _write_json(dest / "modular_model_index.json", modular_index())
     _write_json(dest / "config.json", root_config)
     (dest / "LICENSE").write_text("Random weights made by music3. They may be used for anything.\n", encoding="utf-8")
 
@@ -102,22 +102,13 @@ SCHEDULER = {
 }
 
 
-def _modular_index() -> dict[str, object]:
-    classes = {
-        "tokenizer": ("transformers", "Qwen2Tokenizer"),
-        "language_model": ("transformers", "Qwen3ForCausalLM"),
-        "rvq_depth_decoder": ("diffusers", "MiniMaxMusic3RVQDepthDecoder"),
-        "condition_encoder": ("diffusers", "MiniMaxMusic3ConditionEncoder"),
-        "transformer": ("diffusers", "MiniMaxMusic3Transformer1DModel"),
-        "scheduler": ("diffusers", "FlowMatchEulerDiscreteScheduler"),
-        "vocoder": ("diffusers", "MiniMaxMusic3Vocoder"),
-    }
+def modular_index() -> dict[str, object]:
     index: dict[str, object] = {
-        "_blocks_class_name": "MiniMaxMusic3Blocks",
-        "_class_name": "MiniMaxMusic3ModularPipeline",
+        "_blocks_class_name": BLOCKS_CLASS,
+        "_class_name": PIPELINE_CLASS,
         "_diffusers_version": "0.40.0",
     }
-    for name, (library, kind) in classes.items():
+    for name, (library, kind) in CLASSES.items():
         source = {
             # As in the released index: a hub repository, whatever folder the index lies in.
             "pretrained_model_name_or_path": "MiniMaxAI/MiniMax-Music3",

@@ -15,6 +15,7 @@ from music3_cli.cli.inspect import app as inspect_app
 from music3_cli.cli.lint import lint
 from music3_cli.cli.presets import app as presets_app
 from music3_cli.cli.render import render
+from music3_cli.cli.verify import verify
 from music3_cli.errors import Interrupted
 
 app = typer.Typer(
@@ -27,6 +28,7 @@ app = typer.Typer(
 )
 app.command()(render)
 app.command()(lint)
+app.command()(verify)
 app.add_typer(inspect_app, name="inspect")
 app.add_typer(presets_app, name="presets")
 

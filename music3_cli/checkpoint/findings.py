@@ -1,0 +1,93 @@
+"""What is wrong with a checkpoint, as one kind of record: the quick check raises it, `verify` and `inspect` list it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from music3_cli.errors import CheckpointError, ManyErrors, Music3Error
+
+KINDS = {
+    "packaging": "the folder is no modular checkpoint",
+    "unfinished": "a download into this folder has not finished",
+    "record": "the completion record cannot be read",
+    "missing": "a file or component is not there",
+    "extra": "a file is there that does not belong",
+    "truncated": "a file is shorter than it should be",
+    "longer": "a file is longer than it should be",
+    "changed": "a file has the right size and other content",
+    "swapped": "a file has the content of another one",
+    "unreadable": "a file cannot be read, or is no plain file",
+    "header": "a weight file's header is damaged or malicious",
+    "index": "an index and its shards do not fit",
+    "tensor": "tensor names, shapes or dtypes are not those that the configs imply",
+    "config": "a config is damaged, of another model, or does not fit the others",
+    "tokens": "the tokenizer is damaged or has other special tokens",
+    "values": "weights that cannot be used: not finite, or a weight-norm scale of zero",
+}
+"""Kind -> what it means."""
+
+FETCH_AGAIN = "Run `music3 download` again: it fetches only what is missing or wrong."
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that is wrong.
+
+    Attributes:
+        kind: one of `KINDS`.
+        file: the file or folder.
+        found: what is there, as the beginning of a sentence.
+        expected: what should be there, or nothing.
+        hint: the next step.
+    """
+
+    kind: str
+    file: Path
+    found: str
+    expected: str = ""
+    hint: str = FETCH_AGAIN
+
+    @property
+    def text(self) -> str:
+        return f"{self.found}; expected {self.expected}" if self.expected else self.found
+
+    def relative_file(self, root: Path) -> str:
+        """The file's path inside the checkpoint, with forward slashes."""
+        return self.file.relative_to(root).as_posix() if self.file.is_relative_to(root) else str(self.file)
+
+
+class Fault(CheckpointError):
+    """A finding as an error."""
+
+    def __init__(self, finding: Finding) -> None:
+        super().__init__(f"{finding.file}: {finding.text}", hint=finding.hint)
+        self.finding = finding
+
+
+def faults(findings: Sequence[Finding]) -> list[Music3Error]:
+    """Findings as errors, for `raise_all`."""
+    return [Fault(finding) for finding in findings]
+
+
+@contextmanager
+def collecting(findings: list[Finding]) -> Iterator[None]:
+    """Inside, a `Fault` (or several as `ManyErrors`) ends the block and lands in `findings`."""
+    try:
+        yield
+    except Fault as error:
+        findings.append(error.finding)
+    except ManyErrors as error:
+        findings.extend(part.finding for part in error.errors if isinstance(part, Fault))
+
+
+def unknown(more: Iterable[Finding], known: Sequence[Finding]) -> list[Finding]:
+    """Those of `more` that `known` does not say already, of the file itself or of a missing folder around it."""
+    said = {(finding.kind, finding.file) for finding in known}
+    return [
+        finding
+        for finding in more
+        if not any((finding.kind, place) in said for place in (finding.file, finding.file.parent))
+    ]
