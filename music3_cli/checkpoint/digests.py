@@ -178,24 +178,23 @@ def as_floats(block: memoryview, dtype: str) -> np.ndarray[Any, Any]:
 
 
 def block_statistics(values: np.ndarray[Any, Any]) -> Statistics:
-    """Statistics of some float32 values; the sums in float64, over the finite ones."""
+    """Statistics of the float32 values of one block; sums over the finite ones."""
     import numpy as np
 
     count = int(values.size)
-    with np.errstate(invalid="ignore"):
-        total = float(values.sum(dtype=np.float64))
-    if not math.isfinite(total):
-        values = values[np.isfinite(values)]
-        total = float(values.sum(dtype=np.float64))
-    if not values.size:
-        return Statistics(values=count, not_finite=count)
-    wide = values.astype(np.float64)
-    return Statistics(
-        values=count,
-        not_finite=count - int(values.size),
-        zeros=int(values.size - np.count_nonzero(values)),
-        smallest=float(values.min()),
-        largest=float(values.max()),
-        total=total,
-        squares=float(np.dot(wide, wide)),
-    )
+    with np.errstate(invalid="ignore", over="ignore"):
+        total = float(values.sum())
+        if not math.isfinite(total):
+            values = values[np.isfinite(values)]
+            total = float(values.sum(dtype=np.float64))
+        if not values.size:
+            return Statistics(values=count, not_finite=count)
+        return Statistics(
+            values=count,
+            not_finite=count - int(values.size),
+            zeros=int(np.count_nonzero(values == 0)),
+            smallest=float(values.min()),
+            largest=float(values.max()),
+            total=total,
+            squares=float(np.dot(values, values)),
+        )

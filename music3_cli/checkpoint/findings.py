@@ -29,7 +29,7 @@ KINDS = {
 }
 """Kind -> what it means."""
 
-FETCH_AGAIN = "Run `music3 download` again: it fetches only what is missing or wrong."
+FETCH_AGAIN = "Run `music3 download --check` with the same --to, --repo and --revision: it fetches only what is wrong."
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ import typer
 
 from music3_cli import __version__
 from music3_cli.cli import console
+from music3_cli.cli.download import download
 from music3_cli.cli.inspect import app as inspect_app
 from music3_cli.cli.lint import lint
 from music3_cli.cli.presets import app as presets_app
@@ -28,6 +29,7 @@ app = typer.Typer(
 )
 app.command()(render)
 app.command()(lint)
+app.command()(download)
 app.command()(verify)
 app.add_typer(inspect_app, name="inspect")
 app.add_typer(presets_app, name="presets")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Generator
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
 T = TypeVar("T")
+
+_SPEED_SECONDS = 10.0
 
 TITLES = {"download": "downloading", "verify": "verifying", "convert": "converting", "check": "comparing"}
 
@@ -52,7 +55,7 @@ class _View:
         self._lines = not (quiet or no_progress or as_json)
         self._progress: Progress | None = None
         self._task: TaskID | None = None
-        self._started = (0.0, 0)
+        self._seen: deque[tuple[float, int]] = deque()
         terminal = console.stderr_console()
         if self._lines and terminal.is_terminal and not terminal.is_dumb_terminal:
             from rich.progress import BarColumn, Progress, TextColumn
@@ -78,8 +81,7 @@ class _View:
             return
         match event:
             case WorkStarted():
-                # Progress counts from the first event on, so that what was there already does not count as speed.
-                self._started = (0.0, 0)
+                self._seen.clear()
                 self._due()
                 if self._progress is not None:
                     title = TITLES[event.work]
@@ -98,9 +100,11 @@ class _View:
 
     def _advance(self, event: WorkProgress) -> None:
         now = time.monotonic()
-        if not self._started[0]:
-            self._started = (now, event.done_bytes)
-        since, first = self._started
+        self._seen.append((now, event.done_bytes))
+        # The last seconds only: what was found on the disk came at another speed than what is fetched.
+        while len(self._seen) > 2 and now - self._seen[0][0] > _SPEED_SECONDS:
+            self._seen.popleft()
+        since, first = self._seen[0]
         text = f"{size_text(event.done_bytes)} of {size_text(event.total_bytes)}"
         if now - since > 0.5 and event.done_bytes > first:
             speed = (event.done_bytes - first) / (now - since)
