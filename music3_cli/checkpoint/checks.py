@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from music3_cli.checkpoint.findings import Fault, Finding, collecting
+from music3_cli.checkpoint.findings import Fault, Finding, collecting, first_few
 from music3_cli.checkpoint.headers import Header, parse_json, read_header
 from music3_cli.checkpoint.layout import COMPONENTS, NATIVE_MARKS, Component, ComponentConfig
 from music3_cli.checkpoint.record import PARTIAL_FOLDER
@@ -196,15 +196,16 @@ def _tensor_findings(
         findings.append(Finding("tensor", folder, f"tensors missing: {some(missing)}"))
     if extra := sorted(name for name in set(found) - set(expected) if found[name][0].path not in exchanged):
         findings.append(Finding("tensor", folder, f"tensors that do not belong there: {some(extra)}"))
+    wrong = []
     for name in sorted(set(expected) & set(found)):
         header, entry = found[name]
         if entry.shape != expected[name]:
             what = f"tensor {name} has shape {list(entry.shape)}"
-            findings.append(Finding("tensor", header.path, what, f"{list(expected[name])}, as the config implies"))
+            wrong.append(Finding("tensor", header.path, what, f"{list(expected[name])}, as the config implies"))
         elif entry.dtype not in FLOATING:
             what = f"tensor {name} is {entry.dtype}"
-            findings.append(Finding("tensor", header.path, what, f"one of {', '.join(FLOATING)}"))
-    return findings
+            wrong.append(Finding("tensor", header.path, what, f"one of {', '.join(FLOATING)}"))
+    return findings + first_few(wrong, "tensors of this file do not fit")
 
 
 def size_findings(root: Path, table: FileTable) -> list[Finding]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from music3_cli.errors import CheckpointError, ManyErrors, Music3Error
@@ -29,6 +29,8 @@ KINDS = {
 }
 """Kind -> what it means."""
 
+_MOST_SHOWN = 5
+
 FETCH_AGAIN = "Run `music3 download --check` with the same --to, --repo and --revision: it fetches only what is wrong."
 
 
@@ -52,18 +54,24 @@ class Finding:
 
     @property
     def text(self) -> str:
-        return f"{self.found}; expected {self.expected}" if self.expected else self.found
+        return printable(f"{self.found}; expected {self.expected}" if self.expected else self.found)
 
     def relative_file(self, root: Path) -> str:
         """The file's path inside the checkpoint, with forward slashes."""
-        return self.file.relative_to(root).as_posix() if self.file.is_relative_to(root) else str(self.file)
+        inside = self.file.is_relative_to(root)
+        return printable(self.file.relative_to(root).as_posix() if inside else str(self.file))
+
+
+def printable(text: str) -> str:
+    """Text with control characters spelled out: names in a downloaded file shall not talk to the terminal."""
+    return "".join(character if character.isprintable() else ascii(character)[1:-1] for character in text)
 
 
 class Fault(CheckpointError):
     """A finding as an error."""
 
     def __init__(self, finding: Finding) -> None:
-        super().__init__(f"{finding.file}: {finding.text}", hint=finding.hint)
+        super().__init__(f"{printable(str(finding.file))}: {finding.text}", hint=finding.hint)
         self.finding = finding
 
 
@@ -81,6 +89,26 @@ def collecting(findings: list[Finding]) -> Iterator[None]:
         findings.append(error.finding)
     except ManyErrors as error:
         findings.extend(part.finding for part in error.errors if isinstance(part, Fault))
+
+
+def first_few(findings: Sequence[Finding], what: str) -> list[Finding]:
+    """The first five of one file, and one that counts the rest: a wrong config makes hundreds of the same kind.
+
+    Args:
+        what: what the rest is, in the plural.
+    """
+    shown: list[Finding] = []
+    counts: dict[Path, int] = {}
+    for finding in findings:
+        counts[finding.file] = counts.get(finding.file, 0) + 1
+        if counts[finding.file] <= _MOST_SHOWN:
+            shown.append(finding)
+    for file, count in counts.items():
+        if count > _MOST_SHOWN:
+            last = max(i for i, finding in enumerate(shown) if finding.file == file)
+            more = replace(shown[last], found=f"{count - _MOST_SHOWN} more {what}", expected="")
+            shown.insert(last + 1, more)
+    return shown
 
 
 def unknown(more: Iterable[Finding], known: Sequence[Finding]) -> list[Finding]:

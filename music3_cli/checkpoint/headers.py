@@ -8,20 +8,18 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from music3_cli.checkpoint.findings import Fault, Finding, faults
+from music3_cli.checkpoint.findings import Fault, Finding, faults, first_few
 from music3_cli.errors import raise_all
 
 Buffer: TypeAlias = "bytes | bytearray | memoryview"
 
 MAX_HEADER_BYTES = 100 * 2**20
 """The format's own limit; a larger number is damage or malice."""
-
-_MOST_SHOWN = 5
 
 DTYPE_BYTES = {"F64": 8, "I64": 8, "F32": 4, "I32": 4, "BF16": 2, "F16": 2, "I16": 2, "I8": 1, "U8": 1, "BOOL": 1}
 
@@ -74,8 +72,7 @@ def read_header(path: Path) -> Header:
             what = f"tensor {name} of shape {list(entry.shape)} {entry.dtype} has {entry.stop - entry.start:,} bytes"
             wrong.append(_bad(path, what, f"{needed:,} bytes"))
         end = max(end, entry.stop)
-    if len(wrong) > _MOST_SHOWN:
-        wrong[_MOST_SHOWN:] = [_bad(path, f"{len(wrong) - _MOST_SHOWN} more tensors whose offsets are wrong")]
+    wrong = first_few(wrong, "such tensors")
     total = 8 + len(raw) + end
     if size != total:
         kind = "truncated" if size < total else "longer"
@@ -149,6 +146,26 @@ def _entry(entry: dict[str, object]) -> TensorEntry:
     if start > stop:
         raise ValueError
     return TensorEntry(str(dtype), tuple(shape), start, stop)
+
+
+def tensor_blocks(header: Header, entry: TensorEntry, block_bytes: int) -> Iterator[bytes]:
+    """A tensor's bytes, in blocks.
+
+    Raises:
+        Fault: the file cannot be read, or ends too early.
+    """
+    try:
+        with header.path.open("rb", buffering=0) as stream:
+            stream.seek(8 + header.header_bytes + entry.start)
+            left = entry.stop - entry.start
+            while left:
+                block = stream.read(min(left, block_bytes))
+                if not block:
+                    raise Fault(Finding("truncated", header.path, "ends inside a tensor"))
+                left -= len(block)
+                yield block
+    except OSError as error:
+        raise Fault(Finding("unreadable", header.path, f"cannot be read ({error.strerror or error})")) from None
 
 
 def write_weight_file(path: Path, tensors: Sequence[tuple[str, str, tuple[int, ...]]], data: Iterable[Buffer]) -> None:

@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from music3_cli.checkpoint import checks
+from music3_cli.checkpoint.architecture import Architecture
 from music3_cli.checkpoint.findings import Finding, collecting, faults, unknown
 from music3_cli.checkpoint.headers import Header, TensorEntry
-from music3_cli.checkpoint.layout import COMPONENTS, OTHER_FILES, Architecture, Component, ComponentConfig
+from music3_cli.checkpoint.layout import COMPONENTS, OTHER_FILES, Component, ComponentConfig
 from music3_cli.checkpoint.record import Record, read_record
 from music3_cli.errors import raise_all
 

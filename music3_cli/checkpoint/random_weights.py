@@ -6,17 +6,14 @@ bytes come from is the caller's business.
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from music3_cli.checkpoint.headers import DTYPE_BYTES, Buffer, write_weight_file
-from music3_cli.checkpoint.layout import AUDIO_END, BLOCKS_CLASS, CLASSES, COMPONENTS, PIPELINE_CLASS, Component
-
-SHARDS = {"language_model": 4, "transformer": 2}
-"""Components that are released in several files."""
+from music3_cli.checkpoint.headers import Buffer
+from music3_cli.checkpoint.layout import AUDIO_END, COMPONENTS, Component, Shapes
+from music3_cli.checkpoint.write import modular_index, write_component, write_json
 
 Fill = Callable[[Component, str, tuple[int, ...], "Spread"], Buffer]
 """(component, tensor name, shape, spread) -> the tensor's bytes in the component's dtype."""
@@ -67,29 +64,16 @@ def write_random_checkpoint(
     """
     strides = tuple(configs["vocoder"]["upsampling_ratios"])
     for component in COMPONENTS.values():
-        folder = dest / component.name
-        folder.mkdir(parents=True)
-        _write_json(folder / "config.json", configs[component.name])
         shapes = component.config.from_json(configs[component.name], Path(component.name)).shapes()
-        shards = _split(shapes, DTYPE_BYTES[component.dtype], SHARDS.get(component.name, 1))
-        weight_map = {}
-        for number, names in enumerate(shards, start=1):
-            file = component.single_file
-            if len(shards) > 1:
-                file = f"{component.stem}-{number:05d}-of-{len(shards):05d}.safetensors"
-            weight_map.update(dict.fromkeys(names, file))
-            write_weight_file(
-                folder / file,
-                [(name, component.dtype, shapes[name]) for name in names],
-                (fill(component, name, shapes[name], spread_of(name, shapes[name], strides)) for name in names),
-            )
-        if len(shards) > 1:
-            total = sum(math.prod(shape) for shape in shapes.values()) * DTYPE_BYTES[component.dtype]
-            _write_json(folder / component.index_file, {"metadata": {"total_size": total}, "weight_map": weight_map})
-    _write_json(dest / "language_model" / "generation_config.json", {"eos_token_id": AUDIO_END})
-    _write_json(dest / "scheduler" / "scheduler_config.json", SCHEDULER)
-    _write_json(dest / "modular_model_index.json", modular_index())
-    _write_json(dest / "config.json", root_config)
+
+        def data(name: str, component: Component = component, shapes: Shapes = shapes) -> Iterator[Buffer]:
+            yield fill(component, name, shapes[name], spread_of(name, shapes[name], strides))
+
+        write_component(dest / component.name, component, shapes, configs[component.name], data)
+    write_json(dest / "language_model" / "generation_config.json", {"eos_token_id": AUDIO_END})
+    write_json(dest / "scheduler" / "scheduler_config.json", SCHEDULER)
+    write_json(dest / "modular_model_index.json", modular_index())
+    write_json(dest / "config.json", root_config)
     (dest / "LICENSE").write_text("Random weights made by music3. They may be used for anything.\n", encoding="utf-8")
 
 
@@ -100,43 +84,3 @@ SCHEDULER = {
     "shift": 1.0,
     "use_dynamic_shifting": False,
 }
-
-
-def modular_index() -> dict[str, object]:
-    index: dict[str, object] = {
-        "_blocks_class_name": BLOCKS_CLASS,
-        "_class_name": PIPELINE_CLASS,
-        "_diffusers_version": "0.40.0",
-    }
-    for name, (library, kind) in CLASSES.items():
-        source = {
-            # As in the released index: a hub repository, whatever folder the index lies in.
-            "pretrained_model_name_or_path": "MiniMaxAI/MiniMax-Music3",
-            "revision": None,
-            "subfolder": name,
-            "type_hint": [library, kind],
-            "variant": None,
-        }
-        index[name] = [library, kind, source]
-    return index
-
-
-def _split(shapes: Mapping[str, tuple[int, ...]], dtype_bytes: int, shards: int) -> list[list[str]]:
-    """Tensor names in order, cut into `shards` runs of about equal bytes."""
-    sizes = {name: math.prod(shape) * dtype_bytes for name, shape in shapes.items()}
-    share = sum(sizes.values()) / shards
-    runs: list[list[str]] = [[]]
-    filled, left = 0, len(sizes)
-    for name, size in sizes.items():
-        full = filled >= share or left == shards - len(runs)
-        if full and len(runs) < shards:
-            runs.append([])
-            filled = 0
-        runs[-1].append(name)
-        filled, left = filled + size, left - 1
-    return runs
-
-
-def _write_json(file: Path, data: Mapping[str, Any]) -> None:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")

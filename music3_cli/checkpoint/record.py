@@ -21,6 +21,9 @@ RECORD_FILE = ".music3-checkpoint.json"
 PARTIAL_FOLDER = ".music3-partial"
 RECORD_VERSION = 1
 
+ORIGINS = {"download": "the download", "convert": "the conversion", "demo": "the making"}
+"""What a record may come from, as people say it."""
+
 _DEFAULT_PLACE = "checkpoint.json"
 
 
@@ -29,7 +32,7 @@ class Record:
     """A folder's files as they were when it was finished.
 
     Attributes:
-        origin: `download`, `convert` or `demo`.
+        origin: one of `ORIGINS`.
         finished: when, ISO 8601.
     """
 
@@ -53,7 +56,9 @@ def read_record(root: Path) -> Record | None:
         table = FileTable(str(content["repository"]), str(content["revision"]), files)
         if (table.repository, table.revision) == (REPOSITORY, released_table().revision):
             table = released_table()
-        return Record(table, str(content["origin"]), str(content["finished"]))
+        if content["origin"] not in ORIGINS:
+            raise ValueError
+        return Record(table, content["origin"], str(content["finished"]))
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):

@@ -17,6 +17,7 @@ from music3_cli.checkpoint.digests import Examined, Statistics
 from music3_cli.checkpoint.findings import Fault, Finding, collecting, unknown
 from music3_cli.checkpoint.inventory import Survey, survey
 from music3_cli.checkpoint.layout import CLASSES, COMPONENTS, PIPELINE_CLASS
+from music3_cli.checkpoint.record import ORIGINS
 from music3_cli.checkpoint.released import FileTable, released_table
 from music3_cli.checkpoint.stock import read_files
 from music3_cli.errors import CheckpointError
@@ -104,9 +105,8 @@ def verify(root: Path, depth: str) -> Generator[Event, None, Report]:
 def expected_files(seen: Survey) -> tuple[FileTable | None, str]:
     """The table that a folder's digests must match, and what it is: its completion record's, else the released one."""
     if seen.record is not None:
-        table, origin = seen.record.table, seen.record.origin
-        made = {"download": "the download of", "convert": "the conversion of", "demo": "the making of"}
-        return table, f"the record of {made.get(origin, origin)} {table.label}, {seen.record.finished}"
+        record = seen.record
+        return record.table, f"the record of {ORIGINS[record.origin]} of {record.table.label}, {record.finished}"
     if seen.is_demo:
         return None, ""
     return released_table(), f"the published digests of {released_table().label}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections import deque
 from collections.abc import Generator
@@ -120,3 +121,13 @@ class _View:
             self._progress.console.print(line, markup=False)
         else:
             console.talk(line)
+
+
+def peak_memory_bytes() -> int:
+    """The greatest resident memory of this process so far; 0 where the system does not tell."""
+    try:
+        import resource
+    except ImportError:
+        return 0
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if os.uname().sysname == "Darwin" else peak * 1024
