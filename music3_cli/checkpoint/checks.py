@@ -14,6 +14,7 @@ from music3_cli.checkpoint.headers import Header, parse_json, read_header
 from music3_cli.checkpoint.layout import COMPONENTS, NATIVE_MARKS, Component, ComponentConfig
 from music3_cli.checkpoint.record import PARTIAL_FOLDER
 from music3_cli.checkpoint.released import FileTable
+from music3_cli.errors import Music3Error
 
 FLOATING = ("BF16", "F16", "F32")
 
@@ -225,5 +226,19 @@ def size_finding(file: Path, size: int | None, expected: int) -> Finding | None:
         return Finding("missing", file, "missing", f"{expected:,} bytes")
     if size == expected:
         return None
-    kind = "truncated" if size < expected else "longer"
-    return Finding(kind, file, f"{'truncated' if size < expected else 'longer'}: {size:,} bytes", f"{expected:,} bytes")
+    kind = "changed" if _is_whole(file) else "truncated" if size < expected else "longer"
+    return Finding(kind, file, f"{kind}: {size:,} bytes", f"{expected:,} bytes")
+
+
+def _is_whole(file: Path) -> bool:
+    """Whether a file of another size is complete in itself, and so another file rather than a part of this one."""
+    try:
+        if file.suffix == ".json":
+            read_object(file)
+        elif file.suffix == ".safetensors":
+            read_header(file)
+        else:
+            return False
+    except Music3Error:
+        return False
+    return True

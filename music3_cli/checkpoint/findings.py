@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,7 +17,7 @@ KINDS = {
     "extra": "a file is there that does not belong",
     "truncated": "a file is shorter than it should be",
     "longer": "a file is longer than it should be",
-    "changed": "a file has the right size and other content",
+    "changed": "a file is complete in itself and has other content",
     "swapped": "a file has the content of another one",
     "unreadable": "a file cannot be read, or is no plain file",
     "header": "a weight file's header is damaged or malicious",
@@ -28,6 +28,9 @@ KINDS = {
     "values": "weights that cannot be used: not finite, or a weight-norm scale of zero",
 }
 """Kind -> what it means."""
+
+_WHOLE_FILE = ("swapped", "unreadable")
+_BYTES = ("missing", "truncated", "longer", "changed")
 
 _MOST_SHOWN = 5
 
@@ -111,11 +114,20 @@ def first_few(findings: Sequence[Finding], what: str) -> list[Finding]:
     return shown
 
 
-def unknown(more: Iterable[Finding], known: Sequence[Finding]) -> list[Finding]:
-    """Those of `more` that `known` does not say already, of the file itself or of a missing folder around it."""
-    said = {(finding.kind, finding.file) for finding in known}
-    return [
-        finding
-        for finding in more
-        if not any((finding.kind, place) in said for place in (finding.file, finding.file.parent))
-    ]
+def settled(findings: Sequence[Finding]) -> list[Finding]:
+    """Findings without those that say less about the same thing: of what a file's bytes are, the first counts; a file
+    that is another one needs no word about its size, nor a file in a folder that is missing.
+    """
+    exchanged = {finding.file for finding in findings if finding.kind in _WHOLE_FILE}
+    gone = {finding.file for finding in findings if finding.kind == "missing"}
+    told: set[Path] = set()
+    kept = []
+    for finding in findings:
+        if finding.kind in _BYTES and (finding.file in exchanged or finding.file.parent in gone):
+            continue
+        if finding.kind in _BYTES or finding.kind in _WHOLE_FILE:
+            if finding.file in told:
+                continue
+            told.add(finding.file)
+        kept.append(finding)
+    return kept

@@ -22,6 +22,7 @@ from music3_cli.errors import CheckpointError, Interrupted, Music3Error, OutputE
 
 ROOT_FILES = ("LICENSE", "config.json", "modular_model_index.json")
 _PLAIN = re.compile(r"\w[\w.-]*\.(json|safetensors|jinja|txt)")
+_CHUNK_BYTES = 2**20
 _DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO)
 
 
@@ -215,8 +216,11 @@ def _library() -> ModuleType:
     """huggingface_hub, quiet: no bars of its own, and no extra requests about who is calling."""
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     import huggingface_hub
+    from huggingface_hub import constants
     from huggingface_hub.utils import disable_progress_bars
 
     logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
     disable_progress_bars()
+    # What has come of a chunk is lost with a break, and counts only when the chunk is whole.
+    constants.DOWNLOAD_CHUNK_SIZE = _CHUNK_BYTES
     return huggingface_hub

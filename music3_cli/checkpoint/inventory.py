@@ -14,7 +14,7 @@ from typing import Any
 
 from music3_cli.checkpoint import checks
 from music3_cli.checkpoint.architecture import Architecture
-from music3_cli.checkpoint.findings import Finding, collecting, faults, unknown
+from music3_cli.checkpoint.findings import Finding, collecting, faults, settled
 from music3_cli.checkpoint.headers import Header, TensorEntry
 from music3_cli.checkpoint.layout import COMPONENTS, OTHER_FILES, Component, ComponentConfig
 from music3_cli.checkpoint.record import Record, read_record
@@ -154,7 +154,7 @@ def survey(root: Path) -> Survey:
             Finding("config", root, f"the configs disagree: {text}") for text in architecture.disagreements()
         )
     if seen.record is not None:
-        seen.findings.extend(unknown(checks.size_findings(root, seen.record.table), seen.findings))
+        seen.findings = settled([*seen.findings, *checks.size_findings(root, seen.record.table)])
     if (root / "config.json").is_file():
         with collecting(seen.findings):
             seen.marker = checks.read_object(root / "config.json")

@@ -14,7 +14,7 @@ from typing import Any
 
 from music3_cli.checkpoint import checks
 from music3_cli.checkpoint.digests import Examined, Statistics
-from music3_cli.checkpoint.findings import Fault, Finding, collecting, unknown
+from music3_cli.checkpoint.findings import Fault, Finding, collecting, settled
 from music3_cli.checkpoint.inventory import Survey, survey
 from music3_cli.checkpoint.layout import CLASSES, COMPONENTS, PIPELINE_CLASS
 from music3_cli.checkpoint.record import ORIGINS
@@ -84,19 +84,20 @@ def verify(root: Path, depth: str) -> Generator[Event, None, Report]:
     seen = survey(root)
     report = Report(root, depth, list(seen.findings))
     if depth != QUICK and seen.is_checkpoint:
-        report.findings += unknown(_meaning_findings(root), report.findings)
+        report.findings += _meaning_findings(root)
         headers = [header for files in seen.components.values() for header in files.headers] if depth == DEEP else []
         examined = yield from read_files(root, headers, "verify")
         report.files, report.bytes = len(examined), sum(file.bytes for file in examined.values())
         table, report.against = expected_files(seen)
         if table is not None:
-            report.findings += unknown(compare(root, table, examined), report.findings)
+            report.findings += compare(root, table, examined)
         report.findings += [finding for file in examined.values() for finding in file.findings]
         if depth == DEEP:
             for name, files in seen.components.items():
                 report.statistics[name] = Statistics()
                 for header in files.headers:
                     report.statistics[name].add(examined[header.path.relative_to(root).as_posix()].statistics)
+    report.findings = settled(report.findings)
     report.findings.sort(key=lambda finding: (finding.relative_file(root), finding.kind))
     report.seconds = time.perf_counter() - started
     return report
@@ -157,7 +158,9 @@ def _check_tokens(file: Path) -> None:
     try:
         PromptTokenizer.from_file(file)
     except CheckpointError as error:
-        raise Fault(Finding("tokens", file, error.message.removeprefix(f"{file}: "), hint=error.hint)) from None
+        # Without the library's own words in brackets, which change with its version.
+        what = error.message.removeprefix(f"{file}: ").partition(" (")[0]
+        raise Fault(Finding("tokens", file, what, hint=error.hint)) from None
 
 
 def _check_modular_index(file: Path) -> None:

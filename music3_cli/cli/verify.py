@@ -63,7 +63,8 @@ def _show(name: str, report: Report, quiet: bool) -> None:
             console.data(f"  {line}")
     hints: dict[str, None] = {}
     for finding in report.findings:
-        console.data(f"{finding.kind}: {finding.relative_file(report.root)}: {finding.text}")
+        rest = finding.text.removeprefix(finding.kind).lstrip(":; ")
+        console.data(f"{finding.kind}: {finding.relative_file(report.root)}" + (f": {rest}" if rest else ""))
         if finding.hint:
             hints[finding.hint] = None
     if report.statistics and not quiet:

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -21,9 +22,29 @@ from urllib.parse import unquote, urlsplit
 REPOSITORY = "someone/miniature"
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 TOKEN = "hf_loopback"
-UNWANTED = ("README.md", ".gitattributes", "flowmatching_vae.pth", "dav.pth", "qwen_7B/qwen_7B/model-00001-of-00048.safetensors")
+UNWANTED = (
+    "README.md",
+    ".gitattributes",
+    "flowmatching_vae.pth",
+    "dav.pth",
+    "qwen_7B/qwen_7B/model-00001-of-00048.safetensors",
+)
 _LFS_BYTES = 1000
-_BLOCK = 2**16
+_BLOCK = 2**18
+
+
+@cache
+def content_of(file: Path) -> bytes:
+    """What is served does not change while it is served."""
+    return file.read_bytes()
+
+
+@cache
+def digests_of(file: Path) -> tuple[str, str]:
+    """sha256 and git's id."""
+    content = content_of(file)
+    git = hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
+    return hashlib.sha256(content).hexdigest(), git
 
 
 @dataclass
@@ -80,15 +101,21 @@ class Hub:
     def listing(self) -> dict[str, Any]:
         siblings = []
         for path in self.files:
-            content = (self.folder / path).read_bytes()
-            git = hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
+            content = content_of(self.folder / path)
+            digest, git = digests_of(self.folder / path)
             sibling: dict[str, Any] = {"rfilename": path, "size": len(content), "blobId": git}
             if len(content) > _LFS_BYTES and not path.endswith("index.json"):
-                digest = hashlib.sha256(content).hexdigest()
                 sibling["lfs"] = {"sha256": digest, "size": len(content), "pointerSize": 130}
             siblings.append(sibling)
         siblings += [{"rfilename": path, "size": 10**9, "blobId": "0" * 40} for path in UNWANTED]
-        return {"id": REPOSITORY, "modelId": REPOSITORY, "sha": COMMIT, "private": False, "siblings": siblings, "tags": []}
+        return {
+            "id": REPOSITORY,
+            "modelId": REPOSITORY,
+            "sha": COMMIT,
+            "private": False,
+            "siblings": siblings,
+            "tags": [],
+        }
 
     def take_fault(self, path: str, *kinds: str) -> Fault | None:
         fault = self.faults.get(path)
@@ -128,7 +155,9 @@ class _Handler(BaseHTTPRequestHandler):
             if path.rsplit("/", 1)[1] not in ("main", COMMIT):
                 return self._finish(request, 404, {"Content-Length": "0", "X-Error-Code": "RevisionNotFound"})
             body = json.dumps(hub.listing()).encode()
-            return self._finish(request, 200, {"Content-Type": "application/json", "Content-Length": str(len(body))}, body)
+            return self._finish(
+                request, 200, {"Content-Type": "application/json", "Content-Length": str(len(body))}, body
+            )
         if path.startswith(f"/{REPOSITORY}/resolve/{COMMIT}/"):
             return self._file(request, path.split(f"{COMMIT}/", 1)[1], send_body)
         if path.startswith("/storage/"):
@@ -140,15 +169,17 @@ class _Handler(BaseHTTPRequestHandler):
         if not file.is_file() or self.hub.take_fault(path, "missing"):
             headers = {"Content-Length": "0", "X-Error-Code": "EntryNotFound", "X-Repo-Commit": COMMIT}
             return self._finish(request, 404, headers)
-        content = file.read_bytes()
+        content = content_of(file)
         if path.endswith(".safetensors"):
-            digest = hashlib.sha256(content).hexdigest()
+            digest = digests_of(file)[0]
             headers = {"X-Linked-Size": str(len(content)), "X-Linked-Etag": f'"{digest}"', "X-Repo-Commit": COMMIT}
-            return self._finish(request, 302, {**headers, "Location": f"{self.hub.url}/storage/{path}", "Content-Length": "0"})
+            return self._finish(
+                request, 302, {**headers, "Location": f"{self.hub.url}/storage/{path}", "Content-Length": "0"}
+            )
         return self._body(request, path, send_body)
 
     def _body(self, request: Request, path: str, send_body: bool) -> None:
-        content = (self.hub.folder / path).read_bytes()
+        content = content_of(self.hub.folder / path)
         start, headers, status = 0, {"X-Repo-Commit": COMMIT, "ETag": '"x"', "Accept-Ranges": "bytes"}, 200
         if (fault := self.hub.take_fault(path, "corrupt")) is not None:
             content = content[: fault.at] + bytes([content[fault.at] ^ 1]) + content[fault.at + 1 :]
@@ -159,7 +190,7 @@ class _Handler(BaseHTTPRequestHandler):
             if start >= len(content):
                 return self._finish(request, 416, {"Content-Range": f"bytes */{len(content)}", "Content-Length": "0"})
             headers["Content-Range"] = f"bytes {start}-{len(content) - 1}/{len(content)}"
-        body = content[start:]
+        body: bytes | memoryview = memoryview(content)[start:]
         headers["Content-Length"] = str(len(body))
         fault = self.hub.take_fault(path, "cut", "gone", "stall")
         if fault is None:
@@ -172,7 +203,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.hub.gone = self.hub.gone or fault.kind == "gone"
         self.close_connection = True
 
-    def _finish(self, request: Request, status: int, headers: dict[str, str], body: bytes = b"") -> None:
+    def _finish(self, request: Request, status: int, headers: dict[str, str], body: bytes | memoryview = b"") -> None:
         request.status = status
         self.send_response(status)
         for name, value in headers.items():
