@@ -13,27 +13,23 @@ from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
-from music3_cli.checkpoint.checks import read_object
 from music3_cli.checkpoint.findings import Fault, Finding, faults, first_few
-from music3_cli.checkpoint.headers import DTYPE_BYTES, Buffer, Header, TensorEntry, tensor_blocks
+from music3_cli.checkpoint.headers import Buffer, Header, TensorEntry, tensor_blocks
 from music3_cli.checkpoint.inventory import Checkpoint, survey
 from music3_cli.checkpoint.layout import COMPONENTS, Component, Shapes
 from music3_cli.checkpoint.native import FILE_OF, NativeFiles, check_complete, find_native, mismatch, source_of
 from music3_cli.checkpoint.pickled import PickledTensors
 from music3_cli.checkpoint.record import write_record
-from music3_cli.checkpoint.released import released_configs
+from music3_cli.checkpoint.released import released_small_files, released_table
 from music3_cli.checkpoint.stock import read_files, table_of
 from music3_cli.checkpoint.workers import Work, run_jobs
-from music3_cli.checkpoint.write import modular_index, write_component
+from music3_cli.checkpoint.write import released_index, released_shards, total_bytes, write_component
 from music3_cli.errors import OutputError, raise_all
 from music3_cli.events import Event, Note
 
-if TYPE_CHECKING:
-    pass
-
 BLOCK_BYTES = 16 * 2**20
+_ROOT_FILES = ("LICENSE", "config.json")
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja")
 
 
@@ -42,25 +38,18 @@ class Job:
     """A checked conversion.
 
     Attributes:
-        configs: parsed config.json by component, and `scheduler`.
-        template: a modular folder whose small files are taken over, or None for the released configs.
+        shapes: component -> its tensors.
+        small_files: path -> content of the files that the native packaging has not: configs and indexes.
     """
 
     native: NativeFiles
     dest: Path
-    configs: Mapping[str, Mapping[str, Any]]
-    template: Checkpoint | None
-
-    def shapes(self, component: Component) -> Shapes:
-        return component.config.from_json(self.configs[component.name], Path(component.name)).shapes()
+    shapes: Mapping[str, Shapes]
+    small_files: Mapping[str, bytes]
 
     @property
     def total_bytes(self) -> int:
-        return sum(
-            TensorEntry(component.dtype, shape, 0, 0).parameters * DTYPE_BYTES[component.dtype]
-            for component in COMPONENTS.values()
-            for shape in self.shapes(component).values()
-        )
+        return sum(total_bytes(component, self.shapes[name]) for name, component in COMPONENTS.items())
 
 
 def plan_conversion(native: Path, dest: Path, template: Checkpoint | None) -> Job:
@@ -78,12 +67,15 @@ def plan_conversion(native: Path, dest: Path, template: Checkpoint | None) -> Jo
         raise OutputError(
             f"{dest}: exists already", hint="Name a folder that does not exist; it is made by this command."
         )
-    if template is None:
-        configs: dict[str, Mapping[str, Any]] = dict(released_configs())
-    else:
-        configs = {name: read_object(template.root / name / "config.json") for name in COMPONENTS}
-        configs["scheduler"] = read_object(template.root / "scheduler" / "scheduler_config.json")
-    job = Job(files, dest, configs, template)
+    small = released_small_files()
+    if template is not None:
+        paths = [path for path in (*small, *_ROOT_FILES) if (template.root / path).is_file()]
+        small = {path: (template.root / path).read_bytes() for path in paths}
+    shapes = {
+        name: component.config.from_json(json.loads(small[f"{name}/config.json"]), Path(name)).shapes()
+        for name, component in COMPONENTS.items()
+    }
+    job = Job(files, dest, shapes, small)
     place = dest.absolute()
     while not place.exists():
         place = place.parent
@@ -113,7 +105,11 @@ def convert(job: Job) -> Generator[Event, None, None]:
                 yield Note(note)
             raise_all(faults(survey(made).findings))
             examined = yield from read_files(made, (), "verify")
-            write_record(made, table_of(examined, job.native.root.absolute().name, ""), "convert")
+            table = table_of(examined, job.native.root.absolute().name, "")
+            if table.files == released_table().files:
+                yield Note(f"byte for byte the published files of {released_table().label}")
+                table = released_table()
+            write_record(made, table, "convert")
             if job.dest.exists():
                 job.dest.rmdir()
             made.rename(job.dest)
@@ -130,7 +126,7 @@ def _write_all(job: Job, dest: Path, work: Work) -> list[str]:
     unused = set(talker)
     pickles: dict[str, PickledTensors] = {}
     for component in COMPONENTS.values():
-        shapes = job.shapes(component)
+        shapes = job.shapes[component.name]
         if component.name in FILE_OF:
             file = FILE_OF[component.name]
             if file not in pickles:
@@ -141,9 +137,10 @@ def _write_all(job: Job, dest: Path, work: Work) -> list[str]:
             _check_shards(job.native, talker, component, shapes)
             unused -= {source_of(component.name, name).name for name in shapes}
             stream = partial(_from_shards, talker, component, work)
-        named = {} if component.name == "language_model" else {"_class_name": component.kind}
-        config = {**named, **job.configs[component.name]}
-        write_component(dest / component.name, component, shapes, config, stream)
+        folder = dest / component.name
+        if weight_map := write_component(folder, component, shapes, released_shards(component, shapes), stream):
+            text = released_index(component, shapes, weight_map)
+            (folder / component.index_file).write_text(text, encoding="utf-8")
     if unused:
         some = ", ".join(sorted(unused)[:3])
         raise Fault(
@@ -162,20 +159,13 @@ def _write_all(job: Job, dest: Path, work: Work) -> list[str]:
 
 
 def _write_small_files(job: Job, dest: Path) -> None:
-    """Everything without weights: from the template, else from the native folder, else as released."""
-    sources = [job.native.root] if job.template is None else [job.template.root, job.native.root]
-    made: dict[str, object] = {
-        "scheduler/scheduler_config.json": job.configs["scheduler"],
-        "modular_model_index.json": modular_index(),
-        "config.json": {"model_type": "minimax-music3"},
-    }
-    for path in (*made, "language_model/generation_config.json", "LICENSE"):
+    """Everything without weights: what the job brings, what lies in the native folder, its tokenizer."""
+    for path, content in job.small_files.items():
         (dest / path).parent.mkdir(exist_ok=True)
-        found = [source / path for source in sources if (source / path).is_file()]
-        if found:
-            shutil.copyfile(found[0], dest / path)
-        elif path in made:
-            (dest / path).write_text(json.dumps(made[path], indent=2) + "\n", encoding="utf-8")
+        (dest / path).write_bytes(content)
+    for name in _ROOT_FILES:
+        if not (dest / name).exists() and (job.native.root / name).is_file():
+            shutil.copyfile(job.native.root / name, dest / name)
     (dest / "tokenizer").mkdir()
     for name in _TOKENIZER_FILES:
         if (job.native.tokenizer / name).is_file():

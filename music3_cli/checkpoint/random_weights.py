@@ -11,9 +11,12 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from music3_cli.checkpoint.headers import Buffer
+from music3_cli.checkpoint.headers import DTYPE_BYTES, Buffer
 from music3_cli.checkpoint.layout import AUDIO_END, COMPONENTS, Component, Shapes
-from music3_cli.checkpoint.write import modular_index, write_component, write_json
+from music3_cli.checkpoint.write import modular_index, total_bytes, write_component, write_json
+
+SHARDS = {"language_model": 4, "transformer": 2}
+"""Components that are released in several files."""
 
 Fill = Callable[[Component, str, tuple[int, ...], "Spread"], Buffer]
 """(component, tensor name, shape, spread) -> the tensor's bytes in the component's dtype."""
@@ -69,10 +72,15 @@ def write_random_checkpoint(
         def data(name: str, component: Component = component, shapes: Shapes = shapes) -> Iterator[Buffer]:
             yield fill(component, name, shapes[name], spread_of(name, shapes[name], strides))
 
-        write_component(dest / component.name, component, shapes, configs[component.name], data)
+        folder = dest / component.name
+        write_json(folder / "config.json", configs[component.name])
+        shards = _split(shapes, DTYPE_BYTES[component.dtype], SHARDS.get(component.name, 1))
+        if weight_map := write_component(folder, component, shapes, shards, data):
+            total = {"total_size": total_bytes(component, shapes)}
+            write_json(folder / component.index_file, {"metadata": total, "weight_map": weight_map})
     write_json(dest / "language_model" / "generation_config.json", {"eos_token_id": AUDIO_END})
     write_json(dest / "scheduler" / "scheduler_config.json", SCHEDULER)
-    write_json(dest / "modular_model_index.json", modular_index())
+    write_json(dest / "modular_model_index.json", modular_index("0.40.0"))
     write_json(dest / "config.json", root_config)
     (dest / "LICENSE").write_text("Random weights made by music3. They may be used for anything.\n", encoding="utf-8")
 
@@ -84,3 +92,19 @@ SCHEDULER = {
     "shift": 1.0,
     "use_dynamic_shifting": False,
 }
+
+
+def _split(shapes: Mapping[str, tuple[int, ...]], dtype_bytes: int, shards: int) -> list[list[str]]:
+    """Tensor names in order, cut into `shards` runs of about equal bytes."""
+    sizes = {name: math.prod(shape) * dtype_bytes for name, shape in shapes.items()}
+    share = sum(sizes.values()) / shards
+    runs: list[list[str]] = [[]]
+    filled, left = 0, len(sizes)
+    for name, size in sizes.items():
+        full = filled >= share or left == shards - len(runs)
+        if full and len(runs) < shards:
+            runs.append([])
+            filled = 0
+        runs[-1].append(name)
+        filled, left = filled + size, left - 1
+    return runs

@@ -9,6 +9,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from music3_cli.checkpoint.layout import CLASSES
+from music3_cli.checkpoint.write import modular_index, sorted_json
+
+_DIFFUSERS, _TRANSFORMERS = "0.40.0.dev0", "5.13.0.dev0"
+"""Versions that wrote the released files, and stand in them."""
+
 REPOSITORY = "MiniMaxAI/MiniMax-Music3"
 LICENSE_NAME = "MiniMax-Music3 COMMUNITY LICENSE"
 LICENSE_TERMS = (
@@ -60,10 +66,43 @@ def released_table() -> FileTable:
     return FileTable(content["repository"], content["revision"], files)
 
 
-def released_configs() -> dict[str, dict[str, Any]]:
-    """Each weight component's config, and the scheduler's under `scheduler`."""
+def released_small_files() -> dict[str, bytes]:
+    """The text files without which nothing loads, byte for byte as published: configs, indexes of components and the
+    modular index. Not in it: licence, the root's config, tokenizer, and what the conversion makes (shard indexes).
+    """
     content = _released()
-    return {
-        **{name: component["config"] for name, component in content["components"].items()},
-        "scheduler": content["scheduler"],
+    configs = {
+        f"{name}/config.json": {
+            "_class_name": CLASSES[name][1],
+            "_diffusers_version": _DIFFUSERS,
+            **component["config"],
+        }
+        for name, component in content["components"].items()
+        if name != "language_model"
     }
+    configs["scheduler/scheduler_config.json"] = {"_diffusers_version": _DIFFUSERS, **content["scheduler"]}
+    backbone = content["components"]["language_model"]["config"]
+    configs["language_model/config.json"] = {
+        **backbone,
+        # transformers' defaults, which it writes out.
+        "bos_token_id": None,
+        "eos_token_id": None,
+        "initializer_range": 0.02,
+        "layer_types": ["full_attention"] * backbone["num_hidden_layers"],
+        "max_window_layers": 28,
+        "pad_token_id": None,
+        "sliding_window": None,
+        "transformers_version": _TRANSFORMERS,
+        "use_cache": True,
+        "use_sliding_window": False,
+    }
+    configs["language_model/generation_config.json"] = {
+        "_from_model_config": True,
+        "output_attentions": False,
+        "output_hidden_states": False,
+        "transformers_version": _TRANSFORMERS,
+        "use_cache": True,
+    }
+    texts = {path: sorted_json(config) + "\n" for path, config in configs.items()}
+    texts["modular_model_index.json"] = sorted_json(modular_index(_DIFFUSERS))
+    return {path: text.encode() for path, text in texts.items()}

@@ -1,4 +1,4 @@
-"""Writing the modular layout: a component's config, shards and index, and the modular index.
+"""Writing the modular layout: shards, their indexes and the modular index.
 
 Where bytes come from is the caller's business.
 """
@@ -7,53 +7,86 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from music3_cli.checkpoint.headers import DTYPE_BYTES, Buffer, write_weight_file
 from music3_cli.checkpoint.layout import BLOCKS_CLASS, CLASSES, PIPELINE_CLASS, Component, Shapes
 
-SHARDS = {"language_model": 4, "transformer": 2}
-"""Components that are released in several files."""
+SHARD_BYTES = 5 * 10**9
+"""The greatest shard of the released layout."""
 
 
 def write_component(
     folder: Path,
     component: Component,
     shapes: Shapes,
-    config: Mapping[str, Any],
+    shards: Sequence[Sequence[str]],
     data: Callable[[str], Iterator[Buffer]],
-) -> None:
-    """Write one component's new folder, in as many shards as released.
+) -> dict[str, str]:
+    """Write one component's weight files.
 
     Args:
+        shards: tensor names of each file, in file order; one shard is a single file without an index.
         data: tensor name -> its bytes in the component's dtype, in blocks.
+
+    Returns:
+        tensor name -> its shard; empty for a single file.
     """
-    folder.mkdir(parents=True)
-    write_json(folder / "config.json", config)
-    shards = _split(shapes, DTYPE_BYTES[component.dtype], SHARDS.get(component.name, 1))
+    folder.mkdir(parents=True, exist_ok=True)
     weight_map = {}
     for number, names in enumerate(shards, start=1):
-        file = component.single_file
-        if len(shards) > 1:
-            file = f"{component.stem}-{number:05d}-of-{len(shards):05d}.safetensors"
+        file = shard_name(component, number, len(shards))
         weight_map.update(dict.fromkeys(names, file))
         write_weight_file(
             folder / file,
             [(name, component.dtype, shapes[name]) for name in names],
             (block for name in names for block in data(name)),
         )
-    if len(shards) > 1:
-        total = sum(math.prod(shape) for shape in shapes.values()) * DTYPE_BYTES[component.dtype]
-        write_json(folder / component.index_file, {"metadata": {"total_size": total}, "weight_map": weight_map})
+    return weight_map if len(shards) > 1 else {}
 
 
-def modular_index() -> dict[str, object]:
+def shard_name(component: Component, number: int, count: int) -> str:
+    return component.single_file if count == 1 else f"{component.stem}-{number:05d}-of-{count:05d}.safetensors"
+
+
+def total_bytes(component: Component, shapes: Shapes) -> int:
+    return sum(math.prod(shape) for shape in shapes.values()) * DTYPE_BYTES[component.dtype]
+
+
+def released_shards(component: Component, shapes: Shapes) -> list[list[str]]:
+    """Shards as the released files have them: in the model's order up to 5 GB a file, sorted by name inside a file."""
+    shards: list[list[str]] = [[]]
+    filled = 0
+    for name, shape in shapes.items():
+        size = math.prod(shape) * DTYPE_BYTES[component.dtype]
+        if filled + size > SHARD_BYTES:
+            shards.append([])
+            filled = 0
+        shards[-1].append(name)
+        filled += size
+    return [sorted(names) for names in shards]
+
+
+def released_index(component: Component, shapes: Shapes, weight_map: Mapping[str, str]) -> str:
+    """The index file's text as the released files have it: transformers counts the parameters, diffusers does not."""
+    metadata = {"total_size": total_bytes(component, shapes)}
+    if CLASSES[component.name][0] == "transformers":
+        metadata["total_parameters"] = sum(math.prod(shape) for shape in shapes.values())
+    return sorted_json({"metadata": metadata, "weight_map": weight_map}) + "\n"
+
+
+def sorted_json(data: object) -> str:
+    return json.dumps(data, indent=2, sort_keys=True)
+
+
+def modular_index(version: str) -> dict[str, object]:
+    """The modular index, as diffusers of a version writes it."""
     index: dict[str, object] = {
         "_blocks_class_name": BLOCKS_CLASS,
         "_class_name": PIPELINE_CLASS,
-        "_diffusers_version": "0.40.0",
+        "_diffusers_version": version,
     }
     for name, (library, kind) in CLASSES.items():
         source = {
@@ -66,22 +99,6 @@ def modular_index() -> dict[str, object]:
         }
         index[name] = [library, kind, source]
     return index
-
-
-def _split(shapes: Mapping[str, tuple[int, ...]], dtype_bytes: int, shards: int) -> list[list[str]]:
-    """Tensor names in order, cut into `shards` runs of about equal bytes."""
-    sizes = {name: math.prod(shape) * dtype_bytes for name, shape in shapes.items()}
-    share = sum(sizes.values()) / shards
-    runs: list[list[str]] = [[]]
-    filled, left = 0, len(sizes)
-    for name, size in sizes.items():
-        full = filled >= share or left == shards - len(runs)
-        if full and len(runs) < shards:
-            runs.append([])
-            filled = 0
-        runs[-1].append(name)
-        filled, left = filled + size, left - 1
-    return runs
 
 
 def write_json(file: Path, data: Mapping[str, Any]) -> None:

@@ -9,11 +9,14 @@ import pytest
 
 from music3_cli.checkpoint.inventory import open_checkpoint
 from music3_cli.checkpoint.record import RECORD_FILE
+from music3_cli.checkpoint.verify import DEFAULT, QUICK, verify
+from music3_cli.checkpoint.workers import finish
 from music3_cli.errors import CheckpointError, ManyErrors
 from tests.conftest import ROOT, Music3
 from tests.support.corruptions import CORRUPTIONS, DEEP, Corruption, D, Q, flip, linked_copy, swap
 
 DEPTHS = (Q, D, DEEP)
+NAMES = {Q: QUICK, D: DEFAULT, DEEP: "deep"}
 DOCUMENT = ROOT / "docs" / "verify.md"
 
 
@@ -26,22 +29,29 @@ def copy(demo_root: Path, tmp_path: Path) -> Path:
 def test_every_corruption_is_found_and_named(corruption: Corruption, copy: Path, music3: Music3) -> None:
     corruption.change(copy)
     for depth in DEPTHS[: DEPTHS.index(corruption.depth)]:
-        assert music3("verify", copy, *depth.split(), "-q").code == 0, f"found before {corruption.depth}"
-    assert music3("verify", copy, *corruption.depth.split(), "-q").code == 5
-    depth = DEEP if corruption.depth == DEEP else D
-    ran = music3("verify", copy, *depth.split(), "--json")
-    assert ran.code == 5
-    report = json.loads(ran.out)
-    assert {(one["kind"], one["file"]) for one in report["findings"]} == corruption.found
-    assert all(one["found"] and one["hint"] for one in report["findings"])
-    text = music3("verify", copy, *depth.split(), "-q")
-    row = next(line for line in DOCUMENT.read_text(encoding="utf-8").splitlines() if f"| {corruption.name} |" in line)
-    lines = [f"`{line}`".replace(str(copy), "FOLDER").replace("|", "\\|") for line in text.out.splitlines()]
-    assert row.endswith(f"| 5 | {'<br>'.join(lines)} |"), "run `python -m tests.support.corruptions`"
+        assert not finish(verify(copy, NAMES[depth])).findings, f"found before {corruption.depth}"
     if corruption.depth == Q:
         with pytest.raises((CheckpointError, ManyErrors)) as refused:
             open_checkpoint(copy)
         assert refused.value.exit_code == 5
+    ran = music3("verify", copy, *(DEEP.split() if corruption.depth == DEEP else ()), "-q")
+    assert ran.code == 5
+    lines = [line.replace(str(copy), "FOLDER") for line in ran.out.splitlines()]
+    assert {tuple(line.split(": ")[:2]) for line in lines} == corruption.found
+    row = next(line for line in DOCUMENT.read_text(encoding="utf-8").splitlines() if f"| {corruption.name} |" in line)
+    text = "<br>".join(f"`{line}`" for line in lines).replace("|", "\\|")
+    assert row.endswith(f"| 5 | {text} |"), "run `python -m tests.support.corruptions`"
+
+
+def test_json_names_the_same(copy: Path, music3: Music3) -> None:
+    corruption = next(one for one in CORRUPTIONS if one.name == "the index lists a tensor in another shard")
+    corruption.change(copy)
+    ran = music3("verify", copy, "--json")
+    assert ran.code == 5
+    report = json.loads(ran.out)
+    assert not report["ok"]
+    assert {(one["kind"], one["file"]) for one in report["findings"]} == corruption.found
+    assert all(one["found"] and one["hint"] for one in report["findings"])
 
 
 def test_the_document_has_every_corruption() -> None:
