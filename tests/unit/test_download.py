@@ -63,7 +63,7 @@ class Client:
             "HF_ENDPOINT": self.hub.url,
             "HF_HOME": str(self.folder / "hf"),
             "MUSIC3_CACHE": str(self.folder / "cache"),
-            "PYTHONPATH": str(ROOT),
+            "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),
         }
 
     @property
