@@ -137,11 +137,14 @@ def measure_verify(root: Path) -> bool:
             return False
         report = json.loads(ran.out)
         note = "" if cleared else " (the page cache could not be emptied: this is warm too)"
+        took = report["seconds"]
         say(
-            f"verify, {state}: {total / 1e9:.2f} GB in {report['seconds']:.2f} s = "
-            f"{total / report['seconds'] / 1e9:.2f} GB/s ({ran.seconds:.2f} s with the program's start); the same files only read, 8 at once: {disk:.2f} s = "
-            f"{total / disk / 1e9:.2f} GB/s; verify is at {100 * disk / report['seconds']:.0f} % of that{note}; "
-            f"peak memory {ran.peak_bytes / 1e6:.0f} MB"
+            f"verify, {state}: {total / 1e9:.2f} GB in {took:.2f} s = {total / took / 1e9:.2f} GB/s "
+            f"({ran.seconds:.2f} s with the program's start); peak memory {ran.peak_bytes / 1e6:.0f} MB"
+        )
+        say(
+            f"  the same files only read, 8 at once: {disk:.2f} s = {total / disk / 1e9:.2f} GB/s; "
+            f"verify is at {100 * disk / took:.0f} % of that{note}"
         )
         good = good and report["ok"]
     return good
@@ -246,10 +249,13 @@ def measure_convert(root: Path, work: Path, keep: bool) -> bool:
         tensors = check["equal"] + len(check["different"]) + len(check["missing"])
         steps = [json.loads(line) for line in ran.out.splitlines()]
         times = {step["work"]: step["seconds"] for step in steps if step["event"] == "work_finished"}
+        rate = last["bytes"] / times["convert"] / 1e9
         say(
-            f"convert: {ran.seconds:.1f} s in all (convert {times['convert']:.1f} s = "
-            f"{last['bytes'] / times['convert'] / 1e9:.2f} GB/s, verify {times['verify']:.1f} s, "
-            f"check {times['check']:.1f} s); {check['equal']} of {tensors} tensors equal, {len(check['different'])} different, "
+            f"convert: {ran.seconds:.1f} s in all: convert {times['convert']:.1f} s = {rate:.2f} GB/s, "
+            f"verify {times['verify']:.1f} s, check {times['check']:.1f} s"
+        )
+        say(
+            f"  {check['equal']} of {tensors} tensors equal, {len(check['different'])} different, "
             f"{len(check['missing'])} missing; peak memory {ran.peak_bytes / 1e9:.2f} GB "
             f"({'under' if ran.peak_bytes < 6e9 else 'OVER'} 6 GB)"
         )
