@@ -168,3 +168,24 @@ class WorkFinished(Event):
     files: int
     done_bytes: int
     seconds: float
+
+
+@dataclass(frozen=True)
+class DownloadFinished(Event):
+    """The checkpoint lies whole and right in `path`; `fetched` is false where it did already."""
+
+    path: str
+    fetched: bool
+
+
+@dataclass(frozen=True)
+class ConvertFinished(Event):
+    """The modular folder is in place. `check` compares it with another one: `equal` (a count), `different`, `missing`
+    and `extra` tensors; None where nobody asked.
+    """
+
+    path: str
+    tensors: int
+    bytes: int
+    peak_memory_bytes: int
+    check: Mapping[str, object] | None = None

@@ -110,7 +110,9 @@ def check_class(file: Path, found: str, expected: str) -> None:
     """Raise `Fault` where a config is another component's or another model's."""
     other = [name for name, component in COMPONENTS.items() if component.kind == found]
     if other:
-        raise Fault(Finding("swapped", file, f"holds the config of {other[0]} ({found})", f"that of {expected}"))
+        raise Fault(
+            Finding("swapped", file, f"swapped: holds the config of {other[0]} ({found})", f"that of {expected}")
+        )
     raise Fault(Finding("config", file, f"its class is {found}", expected))
 
 
@@ -162,7 +164,7 @@ def read_index(index: Path) -> dict[str, set[str]]:
     for name, shard in weight_map.items():
         # A shard is a file of this folder: a path could make the loader read anything on the disk.
         if Path(shard).name != shard or "\\" in shard or not shard.endswith(".safetensors"):
-            raise Fault(Finding("index", index, f"shard {shard!r} of tensor {name}", "a file name in this folder"))
+            raise Fault(Finding("index", index, f"shard {shard!r} is not a plain file name in this folder"))
         listed.setdefault(shard, set()).add(name)
     return listed
 
@@ -174,11 +176,13 @@ def _swapped(
     found, file = set(header.tensors), header.path
     for shard, names in listed.items():
         if shard != file.name and found and found == names:
-            return Finding("swapped", file, f"holds the tensors of {shard}", "those that the index lists in it")
+            return Finding(
+                "swapped", file, f"swapped: holds the tensors of {shard}", "those that the index lists in it"
+            )
     if found.isdisjoint(shapes.get(owner, found)):
         for name, expected in shapes.items():
             if name != owner and found and found <= set(expected):
-                return Finding("swapped", file, f"holds tensors of {name}", f"those of {owner}")
+                return Finding("swapped", file, f"swapped: holds tensors of {name}", f"those of {owner}")
     return None
 
 

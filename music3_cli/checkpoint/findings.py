@@ -34,7 +34,10 @@ _BYTES = ("missing", "truncated", "longer", "changed")
 
 _MOST_SHOWN = 5
 
-FETCH_AGAIN = "Run `music3 download --check` with the same --to, --repo and --revision: it fetches only what is wrong."
+FETCH_AGAIN = (
+    "To fetch it again: `music3 download --check`, with the same --to, --repo and --revision, fetches only what is "
+    "missing or wrong."
+)
 
 
 @dataclass(frozen=True)

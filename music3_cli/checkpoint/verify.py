@@ -123,7 +123,7 @@ def compare(root: Path, table: FileTable, examined: Mapping[str, Examined]) -> l
             continue
         other = by_digest.get(found.sha256) if found is not None else None
         if found is not None and other is not None:
-            findings.append(Finding("swapped", file, f"has the content of {other}", "its own"))
+            findings.append(Finding("swapped", file, f"swapped: has the content of {other}", "its own"))
         elif finding := checks.size_finding(file, None if found is None else found.bytes, entry.bytes):
             findings.append(finding)
         elif found is not None:

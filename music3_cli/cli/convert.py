@@ -47,6 +47,7 @@ def convert(
     from music3_cli.checkpoint.inventory import open_checkpoint
     from music3_cli.checkpoint.locate import find_checkpoint
     from music3_cli.cli.work import peak_memory_bytes, show_work, size_text
+    from music3_cli.events import ConvertFinished
 
     other = find_checkpoint(check) if check is not None else None
     template = find_checkpoint(configs) if configs is not None else None
@@ -60,16 +61,9 @@ def convert(
     comparison = show_work(compare_tensors(made, other), **view) if other is not None else None
     peak = peak_memory_bytes()
     if as_json:
-        console.record(
-            {
-                "event": "convert_finished",
-                "path": str(target),
-                "tensors": sum(len(files.tensors) for files in made.components.values()),
-                "bytes": made.weight_bytes,
-                "peak_memory_bytes": peak,
-                "check": _comparison_as_json(comparison, check) if comparison else None,
-            }
-        )
+        tensors = sum(len(files.tensors) for files in made.components.values())
+        result = _comparison_as_json(comparison, check) if comparison else None
+        console.record(ConvertFinished(str(target), tensors, made.weight_bytes, peak, result).to_json())
     else:
         if comparison is not None:
             _show_comparison(comparison, str(check))

@@ -39,6 +39,7 @@ def download(
     from music3_cli.checkpoint.fetch import download as run_download
     from music3_cli.checkpoint.released import REPOSITORY
     from music3_cli.cli.work import show_work
+    from music3_cli.events import DownloadFinished
 
     plan = plan_download(repo or REPOSITORY, revision or "", Path(to).expanduser() if to else None, check)
     if as_json:
@@ -52,7 +53,7 @@ def download(
     if not plan.done:
         show_work(run_download(plan), as_json=as_json, quiet=quiet, no_progress=no_progress)
     if as_json:
-        console.record({"event": "download_finished", "path": str(plan.root), "fetched": not plan.done})
+        console.record(DownloadFinished(str(plan.root), not plan.done).to_json())
     else:
         console.data(str(plan.root))
 
