@@ -52,6 +52,11 @@ def find_snapshot(repository: str, revision: str) -> Path | None:
     return None
 
 
+def snapshot_revision(root: Path) -> str | None:
+    """The commit that a folder is the snapshot of, if it is one."""
+    return root.name if root.parent.name == "snapshots" and COMMIT.fullmatch(root.name) else None
+
+
 def put_file(repository: str, commit: str, path: str, content: Path, etag: str) -> None:
     """Move a whole file into the cache: the blob by rename, then the snapshot's link to it. Where the file system has
     no links the file itself goes into the snapshot, as huggingface_hub does it.

@@ -117,6 +117,10 @@ class Survey:
         return bool(self.marker.get("demo"))
 
     @property
+    def is_unfinished(self) -> bool:
+        return any(finding.kind == "unfinished" for finding in self.findings)
+
+    @property
     def is_checkpoint(self) -> bool:
         """Whether there is anything of a modular checkpoint to look into."""
         return not any(finding.kind == "packaging" for finding in self.findings)
@@ -158,6 +162,8 @@ def survey(root: Path) -> Survey:
     if (root / "config.json").is_file():
         with collecting(seen.findings):
             seen.marker = checks.read_object(root / "config.json")
+    if seen.is_unfinished:  # all else follows from that
+        seen.findings = [finding for finding in seen.findings if finding.kind == "unfinished"]
     return seen
 
 

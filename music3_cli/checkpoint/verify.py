@@ -83,7 +83,7 @@ def verify(root: Path, depth: str) -> Generator[Event, None, Report]:
     started = time.perf_counter()
     seen = survey(root)
     report = Report(root, depth, list(seen.findings))
-    if depth != QUICK and seen.is_checkpoint:
+    if depth != QUICK and seen.is_checkpoint and not seen.is_unfinished:
         report.findings += _meaning_findings(root)
         headers = [header for files in seen.components.values() for header in files.headers] if depth == DEEP else []
         examined = yield from read_files(root, headers, "verify")

@@ -63,6 +63,7 @@ def inspect_checkpoint(
 
 def _modular(place: Place, seen: Survey, pattern: str | None) -> dict[str, Any]:
     from music3_cli.checkpoint.architecture import Architecture
+    from music3_cli.checkpoint.hub_cache import snapshot_revision
     from music3_cli.checkpoint.inventory import open_checkpoint
     from music3_cli.checkpoint.layout import CLASSES
     from music3_cli.checkpoint.memory import needs
@@ -94,7 +95,7 @@ def _modular(place: Place, seen: Survey, pattern: str | None) -> dict[str, Any]:
         "demo": seen.is_demo,
         "digest": None if seen.findings else open_checkpoint(place.root).digest,
         "repository": record.table.repository if record else None,
-        "revision": record.table.revision if record else None,
+        "revision": record.table.revision if record else snapshot_revision(place.root),
         "verified": {"by": record.origin, "at": record.finished} if record else None,
         "components": rows,
         "totals": _totals(rows),
@@ -229,7 +230,8 @@ def _facts(content: dict[str, Any]) -> list[str]:
         lines.append(f"revision: {content['repository']} at {content['revision']}")
         lines.append(f"verified: every file had the right sha256 at {ORIGINS[verified['by']]}, {verified['at']}")
     else:
-        lines += ["revision: unknown, there is no completion record", "verified: never here; see `music3 verify`"]
+        revision = content["revision"] or "unknown, there is no completion record"
+        lines += [f"revision: {revision}", "verified: never here; see `music3 verify`"]
     if memory := content["memory"]:
         gib = {name.removesuffix("_bytes"): _memory(size) for name, size in memory.items()}
         lines.append(
