@@ -210,8 +210,8 @@ def ending_warnings(finish_reason: str, seconds: float, lyrics: str) -> list[str
     lines = sung_lines(lyrics)
     if seconds < lines * SECONDS_A_LINE:
         return [
-            f"early end: the model ended the song after {clock(seconds)}, which is under {SECONDS_A_LINE:g} s for each of "
-            f"its {lines} sung lines; listen to its end, or try another --seed"
+            f"early end: the model ended the song after {clock(seconds)}, under {SECONDS_A_LINE:g} s for each of its "
+            f"{lines} sung lines; listen to its end, or try another --seed"
         ]
     return []
 

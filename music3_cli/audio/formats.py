@@ -5,6 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import soundfile
@@ -49,7 +50,7 @@ class Encoder:
 
     Attributes:
         samples: a channel, so far.
-        limited: samples over full scale so far that the format cannot hold and that were limited, all channels together.
+        limited: samples over full scale so far, which the format cannot hold and which were cut off; all channels.
 
     Raises:
         OSError, soundfile.LibsndfileError: the folder or the disk does not take it.
@@ -62,7 +63,7 @@ class Encoder:
         self._quantizer = Quantizer(bits, words if delivery.dither else None) if bits else None
         self._type = "float32" if bits is None else "int16" if bits == 16 else "int32"
         self._checksum = 0
-        lossy = {}
+        lossy: dict[str, Any] = {}
         if delivery.quality is not None:
             # libsndfile: 0 is the best quality, 1 the smallest file, which its encoders refuse or ruin.
             lossy["compression_level"] = min(0.95, 1 - delivery.quality / 10)
@@ -90,7 +91,9 @@ class Encoder:
         block = self._quantizer(sound_CS) if self._quantizer else np.ascontiguousarray(sound_CS.T, np.float32)
         self.samples += len(block)
         if self.delivery.format == "wav" and self.samples * 2 * (self.delivery.bits or 32) // 8 > WAV_LIMIT_BYTES:
-            raise OutputError(f"{self.path.name}: more than 4 GB, which a WAV file cannot hold", hint="Use --format flac.")
+            raise OutputError(
+                f"{self.path.name}: more than 4 GB, which a WAV file cannot hold", hint="Use --format flac."
+            )
         self._checksum = zlib.crc32(block.data, self._checksum)
         self._file.write(block)
 
@@ -136,7 +139,7 @@ def blank_peak_time(path: Path) -> None:
 
 
 def set_ogg_serial(path: Path, serial: int) -> None:
-    """Give an Ogg file's only stream a fixed serial number; libsndfile draws one, and equal songs would differ by it."""
+    """Give an Ogg file's stream a fixed serial number: libsndfile draws one, and equal songs would differ by it."""
     from mutagen.ogg import OggPage
 
     partial = path.with_name(path.name + ".pages")

@@ -185,9 +185,9 @@ class Gain:
     """What normalisation does.
 
     Attributes:
-        db: applied, rounded down to 0.01 dB, so that no last bit of a measurement decides about samples.
+        db: applied, in whole steps of 0.01 dB, so that no last bit of a measurement decides about samples.
         wanted_db: what the target alone would need.
-        note: why they differ, a sentence, or empty.
+        note: what kept the song from its target, a sentence, or empty.
     """
 
     db: float
@@ -212,7 +212,7 @@ def gain_to(target: Normalization, levels: Levels) -> Gain:
         wanted = target.target - levels.loudness
     if not math.isfinite(wanted) or not math.isfinite(room):
         return Gain(0.0, 0.0, "the song is silent or too short for its level to be measured; the level was not changed")
-    gain = math.floor(min(wanted, room) * 100) / 100
+    gain = min(round(wanted, 2), math.floor(room * 100) / 100)
     note = ""
     if wanted > room + 0.01 and levels.loudness is not None:
         note = (

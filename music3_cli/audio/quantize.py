@@ -13,9 +13,9 @@ Words = Callable[[int], np.ndarray]
 class Quantizer:
     """Rounds a song to `bits`, block by block.
 
-    Full scale is 2^(bits-1), so that a file read back as float has the level that was written. Dither is triangular, one
-    step to either side, from one word a sample: the sum of its halves as two uniform numbers (TPDF; Lipshitz, Wannamaker
-    & Vanderkooy 1992). Samples outside the range are limited (`Encoder` counts those over full scale).
+    Full scale is 2^(bits-1), so that a file read back as float has the level that was written. Dither is triangular,
+    one step to either side, from one word a sample: the sum of its halves as two uniform numbers (TPDF; Lipshitz,
+    Wannamaker & Vanderkooy 1992). Samples outside the range are limited (`Encoder` counts those over full scale).
 
     Args:
         bits: 16 or 24.

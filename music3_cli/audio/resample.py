@@ -1,8 +1,8 @@
 """Other sample rates, in a stream: torchaudio's own resampling, block by block, equal to one call on the whole song.
 
 A block begins at a multiple of the rates' period (441 input samples for 44 100 to 32 000 Hz) and is resampled together
-with one period of its neighbours on both sides, whose outputs are dropped. The filter is shorter than a period, so every
-output that is kept sees the same products in the same order as in one call on the whole.
+with one period of its neighbours on both sides, whose outputs are dropped. The filter reaches less than a period to
+either side, so every output that is kept sees the same products in the same order as in one call on the whole.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ def torchaudio_resample() -> Callable[..., Any]:
             f"a sample rate other than the model's own needs torchaudio, which {reason}",
             hint="Install the torchaudio that fits your torch (pip install torchaudio), or leave --sample-rate out.",
         ) from None
-    return resample  # type: ignore[no-any-return]
+    function: Callable[..., Any] = resample
+    return function
 
 
 class Resampler:

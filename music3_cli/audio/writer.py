@@ -8,12 +8,12 @@ file of float samples, never in memory, and is encoded from there.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO, Iterator
+from typing import BinaryIO
 
 import numpy as np
 import soundfile
@@ -71,7 +71,7 @@ class WrittenAudio:
         if self.limited:
             over = decibels(self.levels.sample_peak) + self.gain_db
             found.append(
-                f"clipping: {self.limited} samples were {over:+.1f} dB or less over full scale after resampling and were "
+                f"clipping: resampling put {self.limited} samples up to {over:.1f} dB over full scale, where they were "
                 "cut off; use --normalize peak or --bit-depth float"
             )
         return found
@@ -196,8 +196,8 @@ class AudioWriter:
         return Encoder(self._partial, self.delivery, self._words() if self._words else None)
 
     def _encode_at_level(self, levels: Levels) -> Gain:
-        """Encode what was put aside. A lossy encoder moves peaks, so its file is measured, and made again where its true
-        peak passes the ceiling.
+        """Encode what was put aside. A lossy encoder moves peaks, so its file is measured, and made again where its
+        true peak passes the ceiling.
         """
         assert self.delivery.normalization is not None
         gain = gain_to(self.delivery.normalization, levels)
@@ -209,9 +209,8 @@ class AudioWriter:
             over = self._over_ceiling() if self.delivery.bit_depth is None else 0.0
             if over <= 0 or gain.db == 0 == gain.wanted_db:
                 break
-            lower = gain.db - over - LOSSY_MARGIN_DB
-            note = gain.note or f"{-over - LOSSY_MARGIN_DB:.2f} dB were taken back for the peaks that the encoder adds"
-            gain = Gain(float(np.floor(lower * 100) / 100), gain.wanted_db, note)
+            lower = float(np.floor((gain.db - over - LOSSY_MARGIN_DB) * 100) / 100)
+            gain = Gain(lower, gain.wanted_db, gain.note)
         self._spool_path.unlink()
         return gain
 

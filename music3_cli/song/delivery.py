@@ -1,4 +1,4 @@
-"""How a song is delivered: file format, bit depth, rate, level and dither. Names and rules only; `audio/` carries them out."""
+"""How a song is delivered: format, bit depth, rate, level and dither. Names and rules; `audio/` carries them out."""
 
 from __future__ import annotations
 
