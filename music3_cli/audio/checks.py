@@ -4,7 +4,6 @@ stream, judged at the end; nothing here changes the sound.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -90,19 +89,16 @@ class Faults:
                 f"clipping: {runs} cut off at full scale ({self.clipped_samples} samples), the first at "
                 f"{_at(self.first_clipped)}"
             )
-        for name, value in zip(_channel_names(len(self.dc)), self.dc, strict=True):
-            if abs(value) > DC_LIMIT:
-                found.append(f"DC offset: {name} is off centre by {value:+.3f} of full scale")
+        if max(map(abs, self.dc)) > DC_LIMIT:
+            offsets = " and ".join(f"{value:+.3f}" for value in self.dc)
+            found.append(f"DC offset: the sound is off centre by {offsets} of full scale")
         for start, stop in self.silences:
             found.append(f"silence of {stop - start:.1f} s inside the song, from {_at(start)}")
         levels = [decibels(value) for value in self.rms]
         if len(levels) == 2 and min(levels) < DEAD_DB and max(levels) > ALIVE_DB:
-            found.append(f"{_channel_names(2)[levels.index(min(levels))]} is dead: there is sound in the other only")
+            dead = ("left", "right")[levels.index(min(levels))]
+            found.append(f"the {dead} channel is dead: there is sound in the other only")
         return found
-
-
-def _channel_names(count: int) -> Sequence[str]:
-    return ("the left channel", "the right channel") if count == 2 else ("the channel",) * count
 
 
 def _at(seconds: float | None) -> str:

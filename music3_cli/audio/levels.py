@@ -19,6 +19,8 @@ HOP_SECONDS = 0.1
 BLOCK_HOPS = 4
 SHORT_TERM_HOPS = 30
 ABSOLUTE_GATE, RELATIVE_GATE = -70.0, -10.0
+QUIET, LOUD = -36.0, -5.0
+"""LUFS; outside of this a song is hardly music as people play it (streaming services aim at -14)."""
 
 OVERSAMPLING = 4
 _TAPS = 48
@@ -61,6 +63,16 @@ class Levels:
     @property
     def true_peak_db(self) -> float:
         return decibels(self.true_peak)
+
+    def warnings(self, gain_db: float = 0.0) -> list[str]:
+        """Levels that players or listeners will have trouble with, after a gain."""
+        found, peak = [], self.true_peak_db + gain_db
+        if peak > 0:
+            found.append(f"the true peak is {peak:+.1f} dBTP: players and encoders may clip; use --normalize peak")
+        if self.loudness is not None and not QUIET <= self.loudness + gain_db <= LOUD:
+            how = "quiet" if self.loudness + gain_db < QUIET else "loud"
+            found.append(f"the song is very {how}: {self.loudness + gain_db:.1f} LUFS; use --normalize loudness")
+        return found
 
     def to_json(self, gain_db: float = 0.0) -> dict[str, float | None]:
         """Numbers for sidecars, after a gain; silence has None."""

@@ -65,7 +65,7 @@ class WrittenAudio:
 
     def warnings(self) -> list[str]:
         """A sentence for everything about the sound that a listener should be warned of."""
-        found = self.faults.warnings()
+        found = self.faults.warnings() + ([] if self.limited else self.levels.warnings(self.gain_db))
         if self.gain and self.gain.note:
             found.append(self.gain.note)
         if self.limited:

@@ -1,4 +1,4 @@
-"""`music3 inspect`: look into a checkpoint or a prompt without rendering."""
+"""`music3 inspect`: look into a checkpoint, a prompt or a song without rendering."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ from typing import Annotated
 import typer
 
 from music3_cli.cli import console
+from music3_cli.cli.inspect_song import inspect_song
 
 app = typer.Typer(
-    help="Look into a checkpoint or a prompt without rendering.", no_args_is_help=True, rich_markup_mode=None
+    help="Look into a checkpoint, a prompt or a song without rendering.", no_args_is_help=True, rich_markup_mode=None
 )
+
+app.command("song")(inspect_song)
 
 Json = Annotated[bool, typer.Option("--json", help="A JSON document instead of text.")]
 CheckpointOption = Annotated[str | None, typer.Option(help="Folder, demo, or REPO[@REV] in the hub's cache.")]
