@@ -168,6 +168,8 @@ class FaultMeter:
         """What all blocks together give. Call it once."""
         for length in self._open_run.tolist():
             self._count_run(self._samples - length, length)
+        if self._rest.shape[1]:
+            self._mean_squares.append(float(np.square(self._rest, dtype=np.float64).mean(1).max()))
         span = self._span / self._rate
         silent = np.array(self._mean_squares) < 10 ** (SILENCE_DB / 10)
         seconds = self._samples / self._rate
