@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from shutil import disk_usage
 from types import TracebackType
 from typing import BinaryIO
 
@@ -32,6 +33,7 @@ PARTIAL_PREFIX = ".music3-"
 """Unfinished files begin so; none of them is ever taken for a song."""
 
 SPOOL_SAMPLES = 2**16
+FULL_DISK_BYTES = 2**20
 LOSSY_TRIES = 4
 LOSSY_MARGIN_DB = 0.05
 
@@ -129,7 +131,8 @@ class AudioWriter:
     ) -> None:
         for file in (self._encoder, self._spool):
             if file is not None:
-                file.close()
+                with suppress(OSError, soundfile.LibsndfileError):  # what is thrown away need not be whole
+                    file.close()
         self._spool_path.unlink(missing_ok=True)
         self._partial.unlink(missing_ok=True)
 
@@ -237,6 +240,8 @@ class AudioWriter:
             raise OutputError(f"{self.path}: {error.message}", hint=error.hint) from None
         except (OSError, soundfile.LibsndfileError, MutagenError) as error:
             reason = getattr(error, "strerror", None) or str(error)
+            if isinstance(error, soundfile.LibsndfileError) and disk_usage(self._partial.parent).free < FULL_DISK_BYTES:
+                reason = "no space left on the disk"  # libsndfile says "System error" and no more
             raise OutputError(
                 f"{self.path}: cannot be written ({reason})",
                 hint="Check permissions and free space, or choose another -o.",

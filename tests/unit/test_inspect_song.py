@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +15,7 @@ import pytest
 import soundfile
 
 from music3_cli.jobs.sidecar import sidecar_path
-from tests.conftest import Music3
+from tests.conftest import ROOT, Music3
 from tests.support.sound import tone
 
 RATE = 44_100
@@ -151,3 +154,15 @@ def test_without_matplotlib_the_plot_says_how_to_get_it(music3: Music3, monkeypa
     monkeypatch.setitem(__import__("sys").modules, "matplotlib", None)
     ran = music3("inspect", "song", song(tone(1)), "--plot", "a.png")
     assert ran.code == 2 and "music3[plot]" in ran.err
+
+
+def test_no_torch_is_imported() -> None:
+    path = song(tone(1))
+    code = (
+        "import sys; from music3_cli.cli.main import app\n"
+        f"sys.argv = ['music3', 'inspect', 'song', {str(path)!r}]\n"
+        "try: app()\nexcept SystemExit: pass\n"
+        "sys.exit('torch' in sys.modules)"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    assert subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True).returncode == 0
