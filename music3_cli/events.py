@@ -15,9 +15,13 @@ from dataclasses import asdict, dataclass, field
 class Event:
     """Base of all events."""
 
+    @classmethod
+    def json_name(cls) -> str:
+        """The class name in snake case."""
+        return re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__).lower()
+
     def to_json(self) -> dict[str, object]:
-        name = re.sub(r"(?<!^)(?=[A-Z])", "_", type(self).__name__).lower()
-        return {"event": name, **asdict(self)}
+        return {"event": self.json_name(), **asdict(self)}
 
 
 @dataclass(frozen=True)

@@ -34,8 +34,10 @@ class Spread:
 
 def spread_of(name: str, shape: tuple[int, ...], strides: tuple[int, ...]) -> Spread:
     """A tensor's distribution: linear and convolution weights keep the variance of what they are given, norms and
-    snakes are near one, biases near zero. The head's row of `<|audio_end|>` is zero, which is never among the 50 likeliest:
-    a song of random weights lasts until its ceiling. `strides` are the vocoder's upsampling ratios.
+    snakes are near one, biases near zero.
+
+    The head's row of `<|audio_end|>` is zero, which is never among the 50 likeliest: a song of random weights lasts
+    until its ceiling. `strides` are the vocoder's upsampling ratios.
     """
     if name == "lm_head.weight":
         return Spread(0, 2.5 / math.sqrt(shape[1]), AUDIO_END)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -170,8 +171,8 @@ class Bars(View):
         self._progress.stop()
 
     def take(self, event: Event) -> None:
-        if isinstance(event, SongFinished | SongKept) and not self._console.file.isatty():
-            console.data(event.path)
+        if isinstance(event, SongFinished | SongKept) and not sys.stdout.isatty():
+            console.data(event.path)  # on a terminal the line below says it
         for line in describe(event):
             self._progress.console.print(line, markup=False)
         match event:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import shlex
+from pathlib import Path
 
 from music3_cli import __version__
 from music3_cli.audio.tags import AI_GENERATED, Tags
 from music3_cli.checkpoint.inventory import Checkpoint
+from music3_cli.song.codes import CODES_ENDING
 from music3_cli.song.delivery import DEFAULT_QUALITY, FORMATS, Delivery
 from music3_cli.song.limits import frames_to_seconds
 from music3_cli.song.request import SongRequest
@@ -19,7 +21,7 @@ def tags_of(request: SongRequest, checkpoint: Checkpoint) -> Tags:
     """Everything from the request and the checkpoint: the same alone and in a batch, in any folder."""
     model = f"{MODEL} demo checkpoint (random weights)" if checkpoint.is_demo else MODEL
     return Tags(
-        title=request.title or request.id,
+        title=request.title or _name_of(request.source),
         artist=request.artist,
         album=request.album,
         track=request.track,
@@ -30,6 +32,14 @@ def tags_of(request: SongRequest, checkpoint: Checkpoint) -> Tags:
         comment=f"{AI_GENERATED} with {model}. To repeat it:\n{repeat_command(request, checkpoint)}",
         lyrics=request.lyrics,
     )
+
+
+def _name_of(source: str) -> str:
+    """A title for songs without one: the lyrics file's name, which unlike the song's id knows nothing of takes and
+    neighbours.
+    """
+    name = source.removesuffix(CODES_ENDING)
+    return "" if name == "<stdin>" else Path(name).stem
 
 
 def _revision(checkpoint: Checkpoint) -> str:

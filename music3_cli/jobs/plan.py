@@ -96,16 +96,16 @@ def read_songs(files: Sequence[str], flags: Mapping[str, object], caption_file: 
     """
     if files.count("-") > 1:
         raise UsageError("standard input (-) can be read only once")
-    flags = dict(flags)
-    where = {name: f"--{name.replace('_', '-')}" for name in flags}
-    if caption_file is not None and flags.get("caption") is None:
-        flags["caption"], where["caption"] = read_text(caption_file).text, caption_file
-    layer = Layer(flags, where, is_flags=True)
+    if caption_file is not None and flags.get("caption") is not None:
+        raise UsageError("--caption and --caption-file: one of them was expected")
+    layers = [Layer(flags, {name: f"--{name.replace('_', '-')}" for name in flags}, is_flags=True)]
+    if caption_file is not None:
+        layers.insert(0, Layer({"caption": read_text(caption_file).text}, {"caption": caption_file}))
     songs: list[Song] = []
     errors: list[Music3Error] = []
     for file in files:
         try:
-            songs.append(_read_song(file, layer))
+            songs.append(_read_song(file, layers))
         except Music3Error as error:
             if error.message not in (known.message for known in errors):  # a wrong flag is one error, not one a file
                 errors.append(error)
@@ -113,28 +113,26 @@ def read_songs(files: Sequence[str], flags: Mapping[str, object], caption_file: 
     return with_unique_ids(songs)
 
 
-def _read_song(file: str, flags: Layer) -> Song:
+def _read_song(file: str, stronger: Sequence[Layer]) -> Song:
     source = read_text(file)
     lyrics = parse_lyrics(source)
     front = Layer(
         {name: item.value for name, item in lyrics.front_matter.items()},
         {name: f"{source.name}:{item.line}" for name, item in lyrics.front_matter.items()},
     )
-    layers = [flags, front]
+    layers = [*stronger, front]
     notes = [f"{source.name}: {note}" for note in source.notes]
-    preset = _preset_name(layers)
-    if preset is not None:
-        chosen, origin = preset.value, preset.source
-        if "preset" in flags.values and flags.values["preset"] is not None:
-            layers[1] = front.without("caption")  # a preset asked for by flag replaces the file's own caption
+    preset = _preset_of(layers)
+    if preset.value:
         try:
-            loaded = load_preset(chosen)
+            loaded = load_preset(preset.value)
         except InputError as error:
-            raise InputError(f"{origin}: {error.message}", hint=error.hint) from None
+            where = "" if preset.source == "built-in" else f"{preset.source}: "
+            raise InputError(f"{where}{error.message}", hint=error.hint) from None
         values = {"caption": loaded.filled_caption(), **loaded.settings}
-        layers.append(Layer(values, dict.fromkeys(values, f"preset {chosen}")))
-        if origin == "built-in":
-            notes.append(f"{source.name}: no caption was given; the preset {chosen!r} is used ({loaded.description})")
+        layers = [*_without_weaker_captions(layers), Layer(values, dict.fromkeys(values, f"preset {preset.value}"))]
+        if preset.source == "built-in":
+            notes.append(f"{source.name}: no caption was given; the preset {preset.value!r} is used")
     warnings = tuple(
         f"{source.name}:{lost.line}:{lost.column}: the model will not see {lost.words!r}: words behind the tag "
         f"{lost.tags} on the same line are dropped. Move them to a line of their own."
@@ -142,18 +140,27 @@ def _read_song(file: str, flags: Layer) -> Song:
     )
     name = "stdin" if file == "-" else Path(file).stem
     settings = resolve(layers)
-    settings["preset"] = preset or Sourced("", "built-in")
+    settings["preset"] = preset
     return Song(safe_name(name), lyrics, settings, tuple(notes), warnings)
 
 
-def _preset_name(layers: Sequence[Layer]) -> Sourced[str] | None:
-    """The preset to use: none where something stronger than it has a caption, the default where nobody has one."""
+def _preset_of(layers: Sequence[Layer]) -> Sourced[str]:
+    """The named preset; the default one where nobody names a preset or has a caption."""
     for layer in layers:
-        if layer.values.get("caption") is not None:
-            return None
         if layer.values.get("preset") is not None:
             return Sourced(str(layer.values["preset"]), layer.where["preset"])
-    return Sourced(DEFAULT_PRESET, "built-in")
+    has_caption = any(layer.values.get("caption") is not None for layer in layers)
+    return Sourced("" if has_caption else DEFAULT_PRESET, "built-in")
+
+
+def _without_weaker_captions(layers: Sequence[Layer]) -> list[Layer]:
+    """A preset's caption replaces those of sources weaker than the one that names the preset."""
+    kept: list[Layer] = []
+    named = False
+    for layer in layers:
+        kept.append(layer.without("caption") if named else layer)
+        named = named or layer.values.get("preset") is not None
+    return kept
 
 
 def with_unique_ids(songs: Sequence[Song]) -> list[Song]:

@@ -62,7 +62,9 @@ def test_a_draw_does_not_depend_on_the_songs_beside_it(device: str) -> None:
     songs, steps = [ServerRandomness(seed) for seed in (3, 2**63, 7, 0, 2**64 - 1)], [0, 5, 2, 9000, 1]
     together = ServerDraws(songs, 5, torch.device(device)).draw(logits, steps, 3, [True] * 5)
     for slot, song in enumerate(songs):
-        alone = ServerDraws([song], 1, torch.device(device)).draw(logits[slot : slot + 1], steps[slot : slot + 1], 3, [True])
+        alone = ServerDraws([song], 1, torch.device(device)).draw(
+            logits[slot : slot + 1], steps[slot : slot + 1], 3, [True]
+        )
         assert alone.item() == together[slot].item()
 
 

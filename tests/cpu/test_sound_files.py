@@ -121,6 +121,16 @@ def test_the_comment_holds_the_command_and_the_lyrics_are_there(music3: Music3) 
     assert tags["model_revision"][0].removeprefix("digest ") == record["checkpoint"]["digest"][:16]
 
 
+def test_labels_know_nothing_of_takes_and_neighbours(music3: Music3) -> None:
+    Path("other").mkdir()
+    for name in ("plain.txt", "other/plain.txt"):
+        Path(name).write_text("[verse]\nla\n")
+    flags = (*SONG[1:], "--format", "flac")
+    assert music3("render", "other/plain.txt", "plain.txt", *flags, "--takes", 2, "--seed", 4, "-o", "all/").code == 0
+    assert music3("render", "plain.txt", *flags, "--seed", 5, "-o", "alone.flac").code == 0
+    assert Path("all/plain-2-take2.flac").read_bytes() == Path("alone.flac").read_bytes()
+
+
 def test_sample_rate_32000_is_torchaudios(music3: Music3) -> None:
     torchaudio = pytest.importorskip("torchaudio")
     import torch

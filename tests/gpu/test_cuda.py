@@ -58,7 +58,9 @@ def test_a_song_does_not_know_its_neighbours(demo_root: Path, dtype: torch.dtype
         songs = [stages.song(frames - 7 * n, 100 + n, prompt=other) for n in range(neighbours)]
         songs.insert(slot, song)
         stages.talk(songs)
-        return hashlib.sha256(song.frame_hiddens().float().cpu().numpy().tobytes() + str(song.codes).encode()).hexdigest()
+        return hashlib.sha256(
+            song.frame_hiddens().float().cpu().numpy().tobytes() + str(song.codes).encode()
+        ).hexdigest()
 
     assert len({digest(0, 0), digest(0, 3), digest(2, 3), digest(5, 5)}) == 1
 
@@ -77,5 +79,16 @@ def test_bytes_repeat_and_do_not_depend_on_company(music3: Music3, tmp_path: Pat
 
 def test_settings_of_the_process_are_left_alone(music3: Music3, tmp_path: Path) -> None:
     before = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
-    music3("render", EXAMPLES / "short-and-bare.txt", "--checkpoint", "demo", "--device", "cuda", "--max-duration", "1", "--steps", "1")
+    music3(
+        "render",
+        EXAMPLES / "short-and-bare.txt",
+        "--checkpoint",
+        "demo",
+        "--device",
+        "cuda",
+        "--max-duration",
+        "1",
+        "--steps",
+        "1",
+    )
     assert (torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32) == before
