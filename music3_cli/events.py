@@ -124,6 +124,7 @@ class SongFinished(Event):
     finish_reason: str
     timings: Mapping[str, float] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
+    levels: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from music3_cli.acoustic.engine import AcousticEngine, Sound
+from music3_cli.audio.tags import Tags
 from music3_cli.audio.writer import AudioWriter, WrittenAudio
 from music3_cli.checkpoint import load
 from music3_cli.checkpoint.inventory import Checkpoint
@@ -29,30 +31,37 @@ from music3_cli.events import (
     TalkerStarted,
 )
 from music3_cli.models.backbone import KVCache
-from music3_cli.randomness import song_randomness
+from music3_cli.randomness import ForcedRandomness, SongRandomness, dither_words, song_randomness
+from music3_cli.song.codes import SongCodes
 from music3_cli.song.request import SongRequest
 from music3_cli.talker.engine import TalkerEngine, TalkerSong
+from music3_cli.talker.forcing import forced_hiddens
 
 FRAMES_AN_EVENT = 5
 
 
 @dataclass(frozen=True)
 class RenderJob:
-    """A song and where it goes."""
+    """A song, where it goes, and its file's labels."""
 
     request: SongRequest
     path: Path
+    tags: Tags
 
 
 @dataclass(frozen=True)
 class SongRendered(Event):
-    """A whole song under its unfinished name; whoever takes this event commits the writer, or the file is removed."""
+    """A whole song under its unfinished name; whoever takes this event commits the writer, or the file is removed.
+
+    Attributes:
+        seams: where windows join, in seconds.
+    """
 
     job: RenderJob
     writer: AudioWriter
     audio: WrittenAudio
-    frames: int
-    finish_reason: str
+    codes: SongCodes
+    seams: tuple[float, ...]
     talker_seconds: float
     acoustic_seconds: float
 
@@ -101,14 +110,13 @@ class Pipeline:
         Raises:
             DeviceError: out of memory.
         """
-        backbone = self.checkpoint.architecture.backbone
         songs = [
             TalkerSong(
                 job.request.id,
                 job.request.prompt.ids,
                 job.request.prompt.unconditional_ids,
                 job.request.max_frames,
-                song_randomness(job.request.seed_scheme, job.request.seed, backbone.vocab_size),
+                self._randomness(job.request),
             )
             for job in jobs
         ]
@@ -118,7 +126,7 @@ class Pipeline:
             while first < len(jobs):
                 count = songs_that_fit(sizes[first:], self.device, self._talker.songs_a_bucket)
                 group = slice(first, first + count)
-                yield from self._talk(songs[group])
+                yield from self._talk(jobs[group], songs[group])
                 for job, song in zip(jobs[group], songs[group], strict=True):
                     try:
                         yield from self._sound(job, song)
@@ -138,15 +146,43 @@ class Pipeline:
         hiddens = song.max_frames * architecture.depth.num_codebooks * architecture.depth.hidden_size
         return cache + hiddens * self.dtype.itemsize
 
-    def _talk(self, songs: Sequence[TalkerSong]) -> Iterator[Event]:
+    def _randomness(self, request: SongRequest) -> SongRandomness:
+        vocabulary = self.checkpoint.architecture.backbone.vocab_size
+        own = song_randomness(request.seed_scheme, request.seed, vocabulary, request.noise_seed)
+        if request.codes is None:
+            return own
+        state = request.codes.noise_state
+        if request.noise_seed != request.codes.record["settings"].get("noise_seed"):
+            state = None  # it belongs to the first render's noise
+        return ForcedRandomness(request.codes.steps_FC.tolist(), own, None if state is None else state.tobytes())
+
+    def _talk(self, jobs: Sequence[RenderJob], songs: Sequence[TalkerSong]) -> Iterator[Event]:
         for song in songs:
             yield TalkerStarted(song.id, len(song.ids), song.max_frames)
-        for song in self._talker.run(songs):
+        to_step = []
+        for job, song in zip(jobs, songs, strict=True):
+            if job.request.codes is None or job.request.exact:
+                to_step.append(song)
+            else:
+                self._force(song, job.request.codes)
+                yield TalkerFinished(song.id, len(song.hiddens), song.finish_reason, song.seconds)
+        known = {song.id: job.request.codes for job, song in zip(jobs, songs, strict=True)}
+        for song in self._talker.run(to_step):
             frames = len(song.hiddens)
             if song.finish_reason:
+                if codes := known[song.id]:
+                    song.finish_reason = codes.finish_reason
                 yield TalkerFinished(song.id, frames, song.finish_reason, song.seconds)
             elif frames % FRAMES_AN_EVENT == 0:
                 yield TalkerProgress(song.id, frames, song.max_frames)
+
+    def _force(self, song: TalkerSong, codes: SongCodes) -> None:
+        """All hiddens of a song whose codes are known."""
+        started = time.perf_counter()
+        for hiddens_FCH in forced_hiddens(self._talker.talker, song.ids, torch.from_numpy(codes.steps_FC)):
+            song.hiddens.extend(hiddens_FCH.unbind(0))
+        song.codes, song.priming = codes.codes_FC.tolist(), codes.priming_C.tolist()
+        song.finish_reason, song.seconds = codes.finish_reason, time.perf_counter() - started
 
     def _sound(self, job: RenderJob, song: TalkerSong) -> Iterator[Event]:
         if not song.hiddens:
@@ -157,16 +193,31 @@ class Pipeline:
         started = time.perf_counter()
         windows, steps = self._acoustic.windows(len(song.hiddens)), job.request.steps
         yield AcousticStarted(song.id, len(windows), steps)
-        sample_rate = self.checkpoint.architecture.vocoder.sampling_rate
-        with AudioWriter(job.path, sample_rate, job.request.bit_depth) as writer:
-            for part in self._acoustic.run(song.frame_hiddens(), song.randomness, steps):
+        codes = _codes_of(song)  # before the first noise is drawn
+        sample_rate, seams, samples = self.checkpoint.architecture.vocoder.sampling_rate, [], 0
+        request = job.request
+        with AudioWriter(job.path, sample_rate, request.delivery, lambda: dither_words(request.seed)) as writer:
+            for part in self._acoustic.run(song.frame_hiddens(), song.randomness, steps, request.guidance):
                 if isinstance(part, Sound):
                     writer.write(part.samples_CS.numpy())
+                    samples += part.samples_CS.shape[1]
+                    seams.append(round(samples / sample_rate, 4))
                 else:
                     yield AcousticProgress(song.id, part.window.index, len(windows), part.steps, steps)
-            audio = writer.finish()
+            audio = writer.finish(job.tags)
             seconds = time.perf_counter() - started
-            yield SongRendered(job, writer, audio, len(song.hiddens), song.finish_reason, song.seconds, seconds)
+            yield SongRendered(job, writer, audio, codes, tuple(seams[:-1]), song.seconds, seconds)
+
+
+def _codes_of(song: TalkerSong) -> SongCodes:
+    """A song's codes once the talker is done with it."""
+    state = song.randomness.noise_state()
+    return SongCodes(
+        np.array(song.codes, np.int16),
+        np.array(song.priming, np.int16),
+        song.finish_reason,
+        None if state is None else np.frombuffer(state, np.uint8),
+    )
 
 
 @contextmanager

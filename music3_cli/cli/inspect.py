@@ -1,4 +1,4 @@
-"""`music3 inspect`: look into a checkpoint or a prompt without rendering."""
+"""`music3 inspect`: look into a checkpoint, a prompt or a song without rendering."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ import typer
 
 from music3_cli.cli import console
 from music3_cli.cli.inspect_checkpoint import inspect_checkpoint
+from music3_cli.cli.inspect_song import inspect_song
 
 app = typer.Typer(
-    help="Look into a checkpoint or a prompt without rendering.", no_args_is_help=True, rich_markup_mode=None
+    help="Look into a checkpoint, a prompt or a song without rendering.", no_args_is_help=True, rich_markup_mode=None
 )
 
 Json = Annotated[bool, typer.Option("--json", help="A JSON document instead of text.")]
@@ -18,6 +19,7 @@ CheckpointOption = Annotated[str | None, typer.Option(help="Folder, demo, or REP
 
 
 app.command("checkpoint")(inspect_checkpoint)
+app.command("song")(inspect_song)
 
 
 @app.command("prompt")

@@ -10,12 +10,13 @@ import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from music3_cli.checkpoint.inventory import Checkpoint
 from music3_cli.errors import InputError, Music3Error, OutputError, UsageError, raise_all
-from music3_cli.jobs.naming import fill_template, numbered, output_template, safe_name
-from music3_cli.jobs.sidecar import differences, is_done
+from music3_cli.jobs.naming import fill_template, fixed_ending, numbered, output_template, safe_name
+from music3_cli.jobs.sidecar import differences, has_codes, is_done
+from music3_cli.song.delivery import FORMATS, Delivery, make_delivery
 from music3_cli.song.limits import MAX_FRAMES, MAX_SEED, clock, frames_to_seconds
 from music3_cli.song.lyrics import Lyrics, dropped_words, parse_lyrics
 from music3_cli.song.presets import load_preset
@@ -23,6 +24,9 @@ from music3_cli.song.prompt import Prompt, PromptTokenizer, check_prompt_length,
 from music3_cli.song.request import SongRequest
 from music3_cli.song.settings import Layer, Sourced, resolve
 from music3_cli.song.text import read_text
+
+if TYPE_CHECKING:
+    from music3_cli.song.codes import SongCodes
 
 DEFAULT_PRESET = "default"
 ON_EXISTS = ("keep", "overwrite", "number", "error")
@@ -35,6 +39,7 @@ class Song:
     Attributes:
         settings: every setting with its source.
         notes, warnings: what the user should know.
+        codes, exact: known codes, and whether they go through the talker step by step.
     """
 
     id: str
@@ -42,6 +47,8 @@ class Song:
     settings: Mapping[str, Sourced[Any]]
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    codes: SongCodes | None = None
+    exact: bool = False
 
     def value(self, name: str) -> Any:
         return self.settings[name].value
@@ -69,6 +76,7 @@ class Plan:
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     sources: tuple[Song, ...] = field(default=(), repr=False)
+    keep_codes: bool = False
 
     @property
     def to_render(self) -> list[PlannedSong]:
@@ -102,7 +110,7 @@ def read_songs(files: Sequence[str], flags: Mapping[str, object], caption_file: 
             if error.message not in (known.message for known in errors):  # a wrong flag is one error, not one a file
                 errors.append(error)
     raise_all(errors)
-    return _with_unique_ids(songs)
+    return with_unique_ids(songs)
 
 
 def _read_song(file: str, stronger: Sequence[Layer]) -> Song:
@@ -155,7 +163,8 @@ def _without_weaker_captions(layers: Sequence[Layer]) -> list[Layer]:
     return kept
 
 
-def _with_unique_ids(songs: Sequence[Song]) -> list[Song]:
+def with_unique_ids(songs: Sequence[Song]) -> list[Song]:
+    """Equal ids are told apart by `-2`, `-3`, …"""
     seen: dict[str, int] = {}
     unique = []
     for song in songs:
@@ -165,19 +174,29 @@ def _with_unique_ids(songs: Sequence[Song]) -> list[Song]:
 
 
 def make_plan(
-    songs: Sequence[Song], checkpoint: Checkpoint, default_dtype: Callable[[], str], output: str | None, on_exists: str
+    songs: Sequence[Song],
+    checkpoint: Checkpoint,
+    default_dtype: Callable[[], str],
+    output: str | None,
+    on_exists: str,
+    keep_codes: bool = False,
 ) -> Plan:
     """Expand takes, count tokens, set ceilings, and decide about every file.
 
     Args:
         default_dtype: what the talker dtype `auto` means on the chosen device; asked when all else is right.
+        keep_codes: a song is finished only with its codes file.
 
     Raises:
         InputError, OutputError, ManyErrors: all that is wrong.
     """
+    from music3_cli.audio.formats import check_writable
+    from music3_cli.song.codes import check_codes
+
     tokenizer = PromptTokenizer.from_file(checkpoint.tokenizer_file)
     takes = max(int(song.value("takes")) for song in songs)
     template = output_template(output, sum(int(song.value("takes")) for song in songs), takes)
+    ending = fixed_ending(template)
     notes = [note for song in songs for note in song.notes]
     errors: list[Music3Error] = []
     takes_to_place: list[tuple[SongRequest, Path]] = []
@@ -186,12 +205,16 @@ def make_plan(
         try:
             prompt = tokenizer.prompt(song.value("caption"), song.lyrics.text)
             check_prompt_length(prompt, song.lyrics.source.name)
+            if song.codes is not None:
+                check_codes(song.codes, song.lyrics.source.name, checkpoint.digest)
+            delivery = make_delivery(song.settings, ending)
+            check_writable(delivery.format)
             max_frames, note = _ceiling(song, prompt, checkpoint)
             notes.extend(note)
             first_seed, note = _first_seed(song)
             notes.extend(note)
             for take in range(1, int(song.value("takes")) + 1):
-                request = _request(song, prompt, first_seed + take - 1, take, max_frames)
+                request = _request(song, prompt, delivery, first_seed + take - 1, take, max_frames)
                 fields = {
                     "id": song.id,
                     "title": request.title or song.id,
@@ -199,7 +222,7 @@ def make_plan(
                     "take": take,
                     "seed": request.seed,
                     "preset": song.value("preset") or "caption",
-                    "ext": "wav",
+                    "ext": FORMATS[delivery.format].endings[0],
                 }
                 path = fill_template(template, fields)
                 owner = used.setdefault(_same_file_key(path), request.id)
@@ -212,9 +235,9 @@ def make_plan(
         except Music3Error as error:
             errors.append(error)
     raise_all(errors)
-    planned = _place(takes_to_place, default_dtype, on_exists, checkpoint.digest)
+    planned = _place(takes_to_place, default_dtype, on_exists, checkpoint.digest, keep_codes)
     warnings = tuple(warning for song in songs for warning in song.warnings)
-    return Plan(tuple(planned), checkpoint, tuple(notes), warnings, tuple(songs))
+    return Plan(tuple(planned), checkpoint, tuple(notes), warnings, tuple(songs), keep_codes)
 
 
 def _ceiling(song: Song, prompt: Prompt, checkpoint: Checkpoint) -> tuple[int, list[str]]:
@@ -251,22 +274,29 @@ def _first_seed(song: Song) -> tuple[int, list[str]]:
     return int(seed.value), []
 
 
-def _request(song: Song, prompt: Prompt, seed: int, take: int, max_frames: int) -> SongRequest:
+def _request(song: Song, prompt: Prompt, delivery: Delivery, seed: int, take: int, max_frames: int) -> SongRequest:
     return SongRequest(
         id=song.id if song.value("takes") == 1 else f"{song.id}-take{take}",
         title=song.value("title"),
         artist=song.value("artist"),
+        album=song.value("album"),
+        track=song.value("track"),
+        source=Path(song.lyrics.source.name).name,
         lyrics=song.lyrics.text,
         caption=song.value("caption"),
         prompt=prompt,
         seed=seed,
+        noise_seed=song.value("noise_seed"),
         take=take,
         max_frames=max_frames,
         steps=song.value("steps"),
+        guidance=song.value("guidance"),
         seed_scheme=song.value("seed_scheme"),
         precision=song.value("precision"),
         talker_dtype=song.value("talker_dtype"),
-        bit_depth=song.value("bit_depth"),
+        delivery=delivery,
+        codes=song.codes,
+        exact=song.exact,
     )
 
 
@@ -276,7 +306,11 @@ def _same_file_key(path: Path) -> Path:
 
 
 def _place(
-    takes: Sequence[tuple[SongRequest, Path]], default_dtype: Callable[[], str], on_exists: str, digest: str
+    takes: Sequence[tuple[SongRequest, Path]],
+    default_dtype: Callable[[], str],
+    on_exists: str,
+    digest: str,
+    keep_codes: bool,
 ) -> list[PlannedSong]:
     """Decide about every file, and check that every folder takes one."""
     errors: list[Music3Error] = []
@@ -285,7 +319,7 @@ def _place(
         if request.talker_dtype == "auto":
             request = replace(request, talker_dtype=default_dtype())
         try:
-            planned.append(_decide(request, path, on_exists, digest))
+            planned.append(_decide(request, path, on_exists, digest, keep_codes))
         except Music3Error as error:
             errors.append(error)
     raise_all(errors)
@@ -293,7 +327,7 @@ def _place(
     return planned
 
 
-def _decide(request: SongRequest, path: Path, on_exists: str, digest: str) -> PlannedSong:
+def _decide(request: SongRequest, path: Path, on_exists: str, digest: str, keep_codes: bool) -> PlannedSong:
     if path.is_dir():
         raise OutputError(f"{path}: is a folder; a file was to be written there")
     if not path.exists():
@@ -303,6 +337,8 @@ def _decide(request: SongRequest, path: Path, on_exists: str, digest: str) -> Pl
     if on_exists == "number":
         return PlannedSong(request, numbered(path), "render", f"{path.name} exists")
     if on_exists == "keep" and is_done(path, request.key(digest)):
+        if keep_codes and not has_codes(path):
+            return PlannedSong(request, path, "render", "finished, but without its codes")
         return PlannedSong(request, path, "keep", "finished already")
     why = differences(path, request.audio_settings(), digest) if on_exists == "keep" else "the policy is error"
     raise OutputError(

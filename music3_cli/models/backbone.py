@@ -93,8 +93,8 @@ class Backbone(nn.Module):
         cos, sin = rotary_tables(positions, self.config.head_dim, self.config.rope_theta)
         return cos.to(dtype)[:, None, :], sin.to(dtype)[:, None, :]
 
-    def prefill(self, x_RTH: torch.Tensor, cache: KVCache) -> torch.Tensor:
-        """Run one song's prompt (or prompt and codes) through an empty cache.
+    def prefill(self, x_RTH: torch.Tensor, cache: KVCache | None = None) -> torch.Tensor:
+        """Run one song's prompt (or prompt and codes), and keep keys and values where an empty cache is given.
 
         Returns:
             [R, T, H] final-norm hiddens of every position.
@@ -104,14 +104,16 @@ class Backbone(nn.Module):
         x = x_RTH
         for index, layer in enumerate(self.layers):
             q, k, v = (part.transpose(1, 2) for part in layer.heads(x, cos, sin))
-            cache.k_LRGPD[index, :, :, :length] = k
-            cache.v_LRGPD[index, :, :, :length] = v
+            if cache is not None:
+                cache.k_LRGPD[index, :, :, :length] = k
+                cache.v_LRGPD[index, :, :, :length] = v
             group = q.shape[1] // k.shape[1]
             k, v = k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)
             with sdpa_kernel(REPEATABLE_ATTENTION):
                 attended = F.scaled_dot_product_attention(q, k, v, is_causal=True)
             x = layer.finish(x, attended.transpose(1, 2).flatten(2))
-        cache.length = length
+        if cache is not None:
+            cache.length = length
         return rms_norm(x, self.norm, self.config.rms_norm_eps)
 
     def decode(self, x_RH: torch.Tensor, caches: Sequence[KVCache | None]) -> torch.Tensor:

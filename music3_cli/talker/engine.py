@@ -32,6 +32,7 @@ class TalkerSong:
         max_frames: the ceiling.
         hiddens: a [8, H] tensor for every emitted frame.
         codes: 8 numbers for every emitted frame.
+        priming: those of the first step, which is not emitted.
         finish_reason: empty while it runs, then `end` or `ceiling`.
         seconds: time from prefill to the last frame, the bucket's other songs included.
     """
@@ -43,6 +44,7 @@ class TalkerSong:
     randomness: SongRandomness
     hiddens: list[torch.Tensor] = field(default_factory=list)
     codes: list[list[int]] = field(default_factory=list)
+    priming: list[int] = field(default_factory=list)
     finish_reason: str = ""
     seconds: float = 0.0
 
@@ -94,7 +96,9 @@ class TalkerEngine:
                     continue
                 if ended[slot]:
                     song.finish_reason = "end"
-                elif step > 0:  # the first step only leads past the prompt and is not emitted
+                elif step == 0:  # it only leads past the prompt and is not emitted
+                    song.priming = codes[slot]
+                else:
                     song.hiddens.append(frame.hidden_SCH[slot])
                     song.codes.append(codes[slot])
                     if len(song.hiddens) == song.max_frames:
