@@ -44,6 +44,18 @@ def talk(text: str = "") -> None:
     print(text, file=sys.stderr, flush=True)
 
 
+def on_terminal() -> bool:
+    """Whether stdout is read by a person."""
+    return sys.stdout.isatty()
+
+
+def raw_data(text: str) -> None:
+    """Text to stdout exactly as it is, as UTF-8."""
+    sys.stdout.flush()
+    sys.stdout.buffer.write(text.encode())
+    sys.stdout.buffer.flush()
+
+
 def stderr_console() -> Console:
     """rich on stderr; colours only where the terminal and NO_COLOR allow."""
     from rich.console import Console
