@@ -7,13 +7,13 @@ from typing import Annotated
 import typer
 
 from music3_cli.cli import console
+from music3_cli.cli.inspect_prompt import inspect_prompt
 
 app = typer.Typer(
     help="Look into a checkpoint or a prompt without rendering.", no_args_is_help=True, rich_markup_mode=None
 )
 
 Json = Annotated[bool, typer.Option("--json", help="A JSON document instead of text.")]
-CheckpointOption = Annotated[str | None, typer.Option(help="Folder, demo, or REPO[@REV] in the hub's cache.")]
 
 
 @app.command("checkpoint")
@@ -57,27 +57,4 @@ def inspect_checkpoint(
     console.show(table)
 
 
-@app.command("prompt")
-def inspect_prompt(
-    lyrics: Annotated[str, typer.Argument(help="A lyrics file; - reads standard input.")],
-    caption: Annotated[str | None, typer.Option(help="Description of the music.")] = None,
-    preset: Annotated[str | None, typer.Option(help="Named description.")] = None,
-    checkpoint: CheckpointOption = None,
-    as_json: Json = False,
-) -> None:
-    """Show the prompt that the model will read: cleaned, normalised and counted."""
-    from music3_cli.checkpoint.locate import find_checkpoint
-    from music3_cli.jobs.plan import read_songs
-    from music3_cli.song.prompt import PromptTokenizer, frames_left
-
-    song = read_songs([lyrics], {"caption": caption, "preset": preset}, None)[0]
-    found = find_checkpoint(checkpoint)
-    prompt = PromptTokenizer.from_file(found.tokenizer_file).prompt(song.value("caption"), song.lyrics.text)
-    left = max(0, frames_left(prompt, found.architecture.backbone.max_position_embeddings))
-    if as_json:
-        console.document({"text": prompt.text, "tokens": len(prompt.ids), "ids": list(prompt.ids), "frames_left": left})
-        return
-    console.data(prompt.text)
-    console.talk(f"{len(prompt.ids)} tokens; the context leaves {left} frames")
-    for warning in song.warnings:
-        console.talk(f"warning: {warning}")
+app.command("prompt")(inspect_prompt)

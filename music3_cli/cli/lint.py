@@ -47,7 +47,7 @@ def lint(
     docs/lint.md has every rule.
     """
     from music3_cli.errors import UsageError
-    from music3_cli.song.lint.files import KINDS, Options, Report, lint_all
+    from music3_cli.song.lint.files import KINDS, Options, lint_all
     from music3_cli.song.lint.finding import Selection
 
     console.configure(as_json=as_json)

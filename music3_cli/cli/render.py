@@ -12,13 +12,30 @@ Text = str | None
 
 
 def render(
-    lyrics: Annotated[list[str], typer.Argument(help="Lyrics files; - reads standard input.", show_default=False)],
+    lyrics: Annotated[
+        list[str] | None, typer.Argument(help="Lyrics files; - reads standard input.", show_default=False)
+    ] = None,
     output: Annotated[
         Text, typer.Option("--output", "-o", help="File, folder or template such as out/{id}-{seed}.wav.")
     ] = None,
     caption: Annotated[Text, typer.Option(help="Description of the music.")] = None,
     caption_file: Annotated[Text, typer.Option(help="File with the description.")] = None,
     preset: Annotated[Text, typer.Option(help="Named description; see `music3 presets list`.")] = None,
+    set_values: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="KEY=VALUE for a preset's placeholder, such as bpm=92; repeatable."),
+    ] = None,
+    instrumental: Annotated[
+        bool,
+        typer.Option("--instrumental", help="No lyrics: sections for --max-duration (3:00); nobody sings, as a rule."),
+    ] = False,
+    fix_lyrics: Annotated[
+        bool, typer.Option("--fix-lyrics", help="Mend the lyrics as `music3 lint --fix` does; files stay as they are.")
+    ] = False,
+    lyrics_mode: Annotated[
+        str, typer.Option("--lyrics", help="checked, or as-is: no cleaning, no front matter, no lint.")
+    ] = "checked",
+    strict: Annotated[bool, typer.Option("--strict", help="Lint warnings stop the run too.")] = False,
     seed: Annotated[Text, typer.Option(help="0 to 2^64 - 1, or random. [default: 0]")] = None,
     takes: Annotated[Text, typer.Option(help="Songs of each file; take k uses seed + k - 1. [default: 1]")] = None,
     max_duration: Annotated[
@@ -79,7 +96,10 @@ def render(
         "seed_scheme": seed_scheme,
         "bit_depth": bit_depth,
     }
-    songs = read_songs(lyrics, flags, caption_file)
+    from music3_cli.cli.words import handling_of
+
+    handling = handling_of(lyrics, lyrics_mode, fix_lyrics, strict, instrumental, set_values)
+    songs = read_songs(lyrics or [], flags, caption_file, handling)
     if show_settings:
         from music3_cli.cli.plans import show_song_settings
 

@@ -16,15 +16,19 @@ from music3_cli.checkpoint.inventory import Checkpoint
 from music3_cli.errors import InputError, Music3Error, OutputError, UsageError, raise_all
 from music3_cli.jobs.naming import fill_template, numbered, output_template, safe_name
 from music3_cli.jobs.sidecar import differences, is_done
+from music3_cli.jobs.words import INSTRUMENTAL, Handling, check_words, instrumental_lyrics, read_lyrics, settle
+from music3_cli.song.instrumental import DEFAULT_PRESET as INSTRUMENTAL_PRESET
+from music3_cli.song.instrumental import complete_caption
 from music3_cli.song.limits import MAX_FRAMES, MAX_SEED, clock, frames_to_seconds
-from music3_cli.song.lyrics import Lyrics, dropped_words, parse_lyrics
-from music3_cli.song.presets import load_preset
+from music3_cli.song.lint.check import Caption, check_size
+from music3_cli.song.lyrics import Lyrics
+from music3_cli.song.place import text_place
+from music3_cli.song.presets import DEFAULT_PRESET, Preset, load_preset
 from music3_cli.song.prompt import Prompt, PromptTokenizer, check_prompt_length, frames_left
 from music3_cli.song.request import SongRequest
 from music3_cli.song.settings import Layer, Sourced, resolve
 from music3_cli.song.text import read_text
 
-DEFAULT_PRESET = "default"
 ON_EXISTS = ("keep", "overwrite", "number", "error")
 
 
@@ -35,6 +39,7 @@ class Song:
     Attributes:
         settings: every setting with its source.
         notes, warnings: what the user should know.
+        handling: what was done with its words.
     """
 
     id: str
@@ -42,6 +47,7 @@ class Song:
     settings: Mapping[str, Sourced[Any]]
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    handling: Handling = Handling()
 
     def value(self, name: str) -> Any:
         return self.settings[name].value
@@ -75,13 +81,19 @@ class Plan:
         return [song for song in self.songs if song.action == "render"]
 
 
-def read_songs(files: Sequence[str], flags: Mapping[str, object], caption_file: str | None) -> list[Song]:
-    """Read lyrics files and resolve their settings.
+def read_songs(
+    files: Sequence[str],
+    flags: Mapping[str, object],
+    caption_file: str | None,
+    handling: Handling = Handling(),  # noqa: B008  frozen
+) -> list[Song]:
+    """Read lyrics files, resolve their settings and run the lint rules.
 
     Args:
         files: paths, `-` for standard input.
         flags: raw values of flags by setting name; None where not given.
         caption_file: a caption to read, stronger than any other but `--caption`.
+        handling: what is done with the words.
 
     Raises:
         InputError, UsageError, ManyErrors: everything that is wrong with any of the files.
@@ -91,13 +103,14 @@ def read_songs(files: Sequence[str], flags: Mapping[str, object], caption_file: 
     flags = dict(flags)
     where = {name: f"--{name.replace('_', '-')}" for name in flags}
     if caption_file is not None and flags.get("caption") is None:
-        flags["caption"], where["caption"] = read_text(caption_file).text, caption_file
+        flags["caption"] = read_text(caption_file, as_is=handling.as_is).text
+        where["caption"] = caption_file
     layer = Layer(flags, where, is_flags=True)
     songs: list[Song] = []
     errors: list[Music3Error] = []
-    for file in files:
+    for file in [INSTRUMENTAL] if handling.instrumental else files:
         try:
-            songs.append(_read_song(file, layer))
+            songs.append(_read_song(file, layer, handling))
         except Music3Error as error:
             if error.message not in (known.message for known in errors):  # a wrong flag is one error, not one a file
                 errors.append(error)
@@ -105,47 +118,94 @@ def read_songs(files: Sequence[str], flags: Mapping[str, object], caption_file: 
     return _with_unique_ids(songs)
 
 
-def _read_song(file: str, flags: Layer) -> Song:
-    source = read_text(file)
-    lyrics = parse_lyrics(source)
+def _read_song(file: str, flags: Layer, handling: Handling) -> Song:
+    if handling.instrumental:
+        lyrics, notes = instrumental_lyrics(None), list[str]()
+    else:
+        lyrics, notes = read_lyrics(file, handling)
+    name = lyrics.source.name
     front = Layer(
-        {name: item.value for name, item in lyrics.front_matter.items()},
-        {name: f"{source.name}:{item.line}" for name, item in lyrics.front_matter.items()},
+        {key: item.value for key, item in lyrics.front_matter.items()},
+        {key: f"{name}:{item.line}" for key, item in lyrics.front_matter.items()},
     )
     layers = [flags, front]
-    notes = [f"{source.name}: {note}" for note in source.notes]
-    preset = _preset_name(layers)
-    if preset is not None:
-        chosen, origin = preset.value, preset.source
-        if "preset" in flags.values and flags.values["preset"] is not None:
+    chosen = _preset_name(layers, INSTRUMENTAL_PRESET if handling.instrumental else DEFAULT_PRESET)
+    preset = None
+    if chosen is not None:
+        if flags.values.get("preset") is not None:
             layers[1] = front.without("caption")  # a preset asked for by flag replaces the file's own caption
         try:
-            loaded = load_preset(chosen)
+            preset = load_preset(chosen.value)
         except InputError as error:
-            raise InputError(f"{origin}: {error.message}", hint=error.hint) from None
-        values = {"caption": loaded.filled_caption(), **loaded.settings}
-        layers.append(Layer(values, dict.fromkeys(values, f"preset {chosen}")))
-        if origin == "built-in":
-            notes.append(f"{source.name}: no caption was given; the preset {chosen!r} is used ({loaded.description})")
-    warnings = tuple(
-        f"{source.name}:{lost.line}:{lost.column}: the model will not see {lost.words!r}: words behind the tag "
-        f"{lost.tags} on the same line are dropped. Move them to a line of their own."
-        for lost in dropped_words(lyrics)
-    )
-    name = "stdin" if file == "-" else Path(file).stem
+            raise InputError(f"{chosen.source}: {error.message}", hint=error.hint) from None
+        values = {"caption": _filled(preset, handling), **preset.settings}
+        layers.append(Layer(values, dict.fromkeys(values, f"preset {chosen.value}")))
+        if chosen.source == "built-in":
+            notes.append(f"{name}: no caption was given; the preset {chosen.value!r} is used ({preset.description})")
+    elif handling.placeholders:
+        raise UsageError(
+            f"--set {next(iter(handling.placeholders))}: {name} has a caption of its own and uses no preset",
+            hint="Leave out --set, or choose a preset with --preset.",
+        )
     settings = resolve(layers)
-    settings["preset"] = preset or Sourced("", "built-in")
-    return Song(safe_name(name), lyrics, settings, tuple(notes), warnings)
+    settings["preset"] = chosen or Sourced("", "built-in")
+    warnings: list[str] = []
+    if handling.instrumental:
+        lyrics = instrumental_lyrics(settings["max_duration"].value)
+        notes += _complete(settings)
+    if not handling.as_is:
+        caption, ceiling = settings["caption"], settings["max_duration"].value
+        checked = _caption_to_check(caption, lyrics, preset, handling)
+        warnings = check_words(lyrics, checked, caption.value, ceiling, handling.stops)
+    stem = "instrumental" if handling.instrumental else "stdin" if file == "-" else Path(file).stem
+    return Song(safe_name(stem), lyrics, settings, tuple(notes), tuple(warnings), handling)
 
 
-def _preset_name(layers: Sequence[Layer]) -> Sourced[str] | None:
+def _filled(preset: Preset, handling: Handling) -> str:
+    try:
+        return preset.filled_caption(handling.placeholders)
+    except InputError as error:
+        raise UsageError(f"--set: {error.message}", hint=error.hint) from None
+
+
+def _complete(settings: dict[str, Sourced[Any]]) -> list[str]:
+    """Make the caption say that nobody sings."""
+    caption = settings["caption"]
+    completed = complete_caption(caption.value)
+    if completed == caption.value:
+        return []
+    settings["caption"] = Sourced(completed, f"{caption.source}, completed for {INSTRUMENTAL}")
+    return [
+        f"{INSTRUMENTAL}: the caption's vocal part now says that the piece is instrumental (a tendency, no promise)"
+    ]
+
+
+def _caption_to_check(
+    caption: Sourced[str], lyrics: Lyrics, preset: Preset | None, handling: Handling
+) -> Caption | None:
+    """The caption with its places; None for a packaged preset's, which is tested, and for one made up here."""
+    if handling.instrumental and caption.source.endswith(INSTRUMENTAL):
+        return None
+    if preset is not None and caption.source.startswith("preset "):
+        if preset.packaged and not handling.placeholders:
+            return None
+        return Caption(caption.value, str(preset.path), preset.filled_place(handling.placeholders))
+    front = lyrics.front_matter.get("caption")
+    if front is not None and caption.source == f"{lyrics.source.name}:{front.line}":
+        return Caption(caption.value, lyrics.source.name, front.place)
+    return Caption(
+        caption.value, caption.source, None if caption.source.startswith("--") else text_place(caption.value)
+    )
+
+
+def _preset_name(layers: Sequence[Layer], default: str) -> Sourced[str] | None:
     """The preset to use: none where something stronger than it has a caption, the default where nobody has one."""
     for layer in layers:
         if layer.values.get("caption") is not None:
             return None
         if layer.values.get("preset") is not None:
             return Sourced(str(layer.values["preset"]), layer.where["preset"])
-    return Sourced(DEFAULT_PRESET, "built-in")
+    return Sourced(default, "built-in")
 
 
 def _with_unique_ids(songs: Sequence[Song]) -> list[Song]:
@@ -172,6 +232,7 @@ def make_plan(
     takes = max(int(song.value("takes")) for song in songs)
     template = output_template(output, sum(int(song.value("takes")) for song in songs), takes)
     notes = [note for song in songs for note in song.notes]
+    warnings = [warning for song in songs for warning in song.warnings]
     errors: list[Music3Error] = []
     takes_to_place: list[tuple[SongRequest, Path]] = []
     used: dict[Path, str] = {}
@@ -179,6 +240,7 @@ def make_plan(
         try:
             prompt = tokenizer.prompt(song.value("caption"), song.lyrics.text)
             check_prompt_length(prompt, song.lyrics.source.name)
+            warnings.extend(_size_warnings(song, prompt))
             max_frames, note = _ceiling(song, prompt, checkpoint)
             notes.extend(note)
             first_seed, note = _first_seed(song)
@@ -206,8 +268,16 @@ def make_plan(
             errors.append(error)
     raise_all(errors)
     planned = _place(takes_to_place, default_dtype, on_exists, checkpoint.digest)
-    warnings = tuple(warning for song in songs for warning in song.warnings)
-    return Plan(tuple(planned), checkpoint, tuple(notes), warnings, tuple(songs))
+    # A caption of a flag or a preset is every song's, and told about once.
+    return Plan(tuple(planned), checkpoint, tuple(notes), tuple(dict.fromkeys(warnings)), tuple(songs))
+
+
+def _size_warnings(song: Song, prompt: Prompt) -> list[str]:
+    """What lint says about the prompt's length; what is too long is an error with the checkpoint's own numbers."""
+    if song.handling.as_is:
+        return []
+    findings = check_size(song.lyrics, song.value("caption"), None, lambda _: len(prompt.ids))
+    return settle([finding for finding in findings if finding.severity == "warning"], song.handling.stops)
 
 
 def _ceiling(song: Song, prompt: Prompt, checkpoint: Checkpoint) -> tuple[int, list[str]]:

@@ -53,7 +53,8 @@ class Length:
         low, usual, high = SYLLABLES_A_SECOND
         count, wordless = self.syllables, self.wordless_sections
         also = f" and {wordless} section{'s' * (wordless != 1)} without words" if wordless else ""
-        return f"about {count} syllable{'s' * (count != 1)}{also}, at {low} to {high} syllables a second, {usual} as a rule"
+        sung = f"about {count} syllable{'s' * (count != 1)}"
+        return f"{sung}{also}, at {low} to {high} syllables a second, {usual} as a rule"
 
     @property
     def text(self) -> str:

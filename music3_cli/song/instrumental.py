@@ -18,10 +18,10 @@ SECTION_SECONDS = 20.0
 
 _BODY = ("verse", "chorus", "verse", "chorus", "bridge", "solo", "chorus", "instrumental", "verse", "chorus")
 _LEADS = (
-    "electric piano, acoustic guitar, electric guitar, slide guitar, nylon guitar, guitar, piano, violin, cello, "
-    "saxophone, trumpet, trombone, clarinet, flute, harmonica, accordion, organ, vibraphone, marimba, harp, sitar, "
-    "synthesizer, synth, strings, brass"
-).split(", ")
+    *("electric piano", "acoustic guitar", "electric guitar", "slide guitar", "nylon guitar", "guitar", "piano"),
+    *("violin", "cello", "saxophone", "trumpet", "trombone", "clarinet", "flute", "harmonica", "accordion", "organ"),
+    *("vibraphone", "marimba", "harp", "sitar", "synthesizer", "synth", "strings", "brass"),
+)
 _DECLARED = re.compile(
     r"\binstrumental\s+(?:piece|track|music|song|composition|from)\b|\b(?:purely|entirely|fully)\s+instrumental\b|\binstrumental\s*[.,;]"
 )

@@ -41,12 +41,14 @@ class Lyrics:
         text: the words, exactly as the model's contract takes them.
         first_line: the line of the file on which `text` begins.
         front_matter: the fields at the file's head.
+        place: where the characters of `text` stand, if not simply from `first_line` on.
     """
 
     source: SourceText
     text: str
     first_line: int = 1
     front_matter: Mapping[str, FrontMatterValue] = field(default_factory=dict)
+    place: Place | None = field(default=None, repr=False, compare=False)
 
 
 def parse_lyrics(source: SourceText) -> Lyrics:

@@ -66,12 +66,13 @@ class Preset:
         known = {**self.placeholders, **values}
         return _PLACEHOLDER.sub(lambda match: known[match.group(1)], self.caption)
 
-    def filled_place(self) -> Place:
-        """Where the characters of `filled_caption()` stand in the file."""
+    def filled_place(self, values: Mapping[str, str] | None = None) -> Place:
+        """Where the characters of `filled_caption(values)` stand in the file."""
+        known = {**self.placeholders, **(values or {})}
         spans: list[tuple[int, int]] = []  # (offset in the filled caption, what to take off)
         shift = 0
         for match in _PLACEHOLDER.finditer(self.caption):
-            value = self.placeholders[match.group(1)]
+            value = known[match.group(1)]
             shift += len(value) - (match.end() - match.start())
             spans.append((match.end() + shift, shift))
 

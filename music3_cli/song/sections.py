@@ -29,7 +29,8 @@ REPEATED_TAGS = ("pre-chorus", "chorus", "post-chorus")
 """Sections that come back with the same words."""
 
 _OTHER_NAMES = {
-    "intro": "introduction opening 前奏 引子 イントロ 전주 인트로 introducción introdução introduzione вступление wstęp",
+    "intro": "introduction opening 前奏 引子 イントロ 전주 인트로 introducción introdução introduzione "
+    "вступление wstęp",
     "verse": "strophe 主歌 aメロ ヴァース 벌스 절 estrofa verso couplet vers strofa zwrotka куплет",
     "pre-chorus": "build lift 预副歌 預副歌 导歌 導歌 bメロ 프리코러스 precoro pré-refrão pré-refrain pre-ritornello",
     "chorus": "hook refrain 副歌 サビ 후렴 코러스 estribillo coro refrão ritornello refren refrein припев",
@@ -37,7 +38,8 @@ _OTHER_NAMES = {
     "bridge": "middle-eight middle-8 桥段 橋段 桥 ブリッジ cメロ 브릿지 브리지 puente ponte pont brücke mostek бридж",
     "instrumental": "interlude instrumental-break break 间奏 間奏 간주 interludio interlúdio zwischenspiel проигрыш",
     "solo": "guitar-solo piano-solo sax-solo drum-solo synth-solo 独奏 獨奏 ソロ 솔로 соло",
-    "outro": "ending end coda fade-out fadeout finale 尾奏 尾声 尾聲 结尾 結尾 アウトロ 후주 아웃트로 final finał концовка",
+    "outro": "ending end coda fade-out fadeout finale 尾奏 尾声 尾聲 结尾 結尾 "
+    "アウトロ 후주 아웃트로 final finał концовка",
 }
 _NAMES = {name: tag for tag, names in _OTHER_NAMES.items() for name in names.split()}
 _NAMES |= {tag: tag for tag in GUIDE_TAGS}

@@ -106,6 +106,13 @@ def clean_text(text: str, name: str) -> SourceText:
     return SourceText(name, text, tuple(notes))
 
 
+def visible(text: str) -> str:
+    """`text` with every character that does not show on a screen spelled out, such as `<U+00A0>`."""
+    return "".join(
+        character if character.isprintable() or character == "\n" else f"<U+{ord(character):04X}>" for character in text
+    )
+
+
 def read_text(path: str, *, as_is: bool = False) -> SourceText:
     """Read `path`, or standard input for `-`.
 

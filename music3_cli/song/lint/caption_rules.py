@@ -180,36 +180,19 @@ _MARKUP = re.compile(
 )
 _LATIN = re.compile(r"[A-Za-z\u00c0-\u024f]")
 _WORD = re.compile(r"[^\W\d_]+")
-_ENGLISH = set("the and with of a in to is that on at from into by for an its over then as it are".split())
-_OTHERS = set(
-    "der die das und mit einer einem eine ein ist von zu im den dem des sich nicht auf für "
-    "le la les et avec une un des du dans pour est sur qui en au aux ce "
-    "el los las y con una un del para que se por al lo "
-    "il lo gli e con una di che per nel della dei si "
-    "o os as e com uma um do da dos para que no na "
-    "i w z na się nie jest do oraz od po przez "
-    "och med en ett som på av är det van het een met voor".split()
-) - {
-    "a",
-    "in",
-    "an",
-    "as",
-    "on",
-    "i",
-    "is",
-    "do",
-    "no",
-    "per",
-    "that",
-    "on",
-    "as",
-    "at",
-    "by",
-    "for",
-    "to",
-    "of",
-    "pop",
-}
+# Little words that make up a third of any text of a language. Words that English shares are left out of the others.
+_ENGLISH_WORDS = "the and with of a in to is that on at from into by for an its over then as it are"
+_OTHER_WORDS = (
+    "der die das und mit einer einem eine ein ist von zu im den dem des sich nicht auf für",
+    "le la les et avec une un des du dans pour est sur qui en au aux ce",
+    "el los las y con una un del para que se por al lo",
+    "il lo gli e con una di che nel della dei si",
+    "o os e com uma um da dos para que na",
+    "w z na się nie jest oraz od po przez",
+    "och med en ett som på av är det van het een voor",
+)
+_ENGLISH = frozenset(_ENGLISH_WORDS.split())
+_OTHERS = frozenset(word for words in _OTHER_WORDS for word in words.split())
 
 
 def check_caption(text: str) -> Iterator[Hit]:

@@ -64,9 +64,8 @@ def check_lyrics(
     lyrics: Lyrics, ceiling: int | None, *, selection: Selection = ALL, fixable: bool = True
 ) -> list[Finding]:
     """Findings in a lyrics file's words, in places of the file."""
-    place = text_place(lyrics.text, lyrics.first_line)
     hits = (*line_hits(lyrics.text), *sheet_hits(lyrics.text, ceiling))
-    return _located(hits, lyrics.source.name, place, selection, fixable)
+    return _located(hits, lyrics.source.name, _place(lyrics), selection, fixable)
 
 
 def check_a_caption(caption: Caption, *, selection: Selection = ALL, fixable: bool = False) -> list[Finding]:
@@ -74,18 +73,22 @@ def check_a_caption(caption: Caption, *, selection: Selection = ALL, fixable: bo
     return _located(caption_hits(caption.text), caption.file, caption.place, selection, fixable)
 
 
-def check_prompt(
-    lyrics: Lyrics,
-    caption: str,
-    ceiling: int | None,
-    count_tokens: CountTokens | None,
-    *,
-    selection: Selection = ALL,
+def check_together_with(lyrics: Lyrics, caption: str, *, selection: Selection = ALL) -> list[Finding]:
+    """Whether lyrics and caption agree, placed in the lyrics."""
+    hits = check_together(lyrics.text, caption)
+    return _located(hits, lyrics.source.name, _place(lyrics), selection, False)
+
+
+def check_size(
+    lyrics: Lyrics, caption: str, ceiling: int | None, count_tokens: CountTokens | None, *, selection: Selection = ALL
 ) -> list[Finding]:
-    """Findings about lyrics and caption together, placed in the lyrics."""
-    place = text_place(lyrics.text, lyrics.first_line)
-    hits = (*check_together(lyrics.text, caption), *check_length(lyrics.text, caption, ceiling, count_tokens))
-    return _located(hits, lyrics.source.name, place, selection, False)
+    """The prompt's tokens, and what they leave for sound, placed in the lyrics."""
+    hits = check_length(lyrics.text, caption, ceiling, count_tokens)
+    return _located(hits, lyrics.source.name, _place(lyrics), selection, False)
+
+
+def _place(lyrics: Lyrics) -> Place:
+    return lyrics.place or text_place(lyrics.text, lyrics.first_line)
 
 
 def _located(hits: Iterable[Hit], file: str, place: Place | None, selection: Selection, fixable: bool) -> list[Finding]:

@@ -17,7 +17,8 @@ from music3_cli.song.lint.check import (
     CountTokens,
     check_a_caption,
     check_lyrics,
-    check_prompt,
+    check_size,
+    check_together_with,
     fix_caption,
     fix_lyrics_file,
 )
@@ -25,7 +26,7 @@ from music3_cli.song.lint.finding import ALL, Finding, Selection, finding_of, in
 from music3_cli.song.lint.manifest import ENDINGS, ManifestSong, Value, read_manifest
 from music3_cli.song.lint.rule import Hit
 from music3_cli.song.lyrics import Lyrics, parse_lyrics
-from music3_cli.song.place import Place, text_place
+from music3_cli.song.place import text_place
 from music3_cli.song.presets import DEFAULT_PRESET, VOCALS, Preset, load_preset, preset_of
 from music3_cli.song.settings import SETTINGS, parse_duration
 from music3_cli.song.text import SourceFault, SourceText, clean_text, decode_text, read_bytes
@@ -64,8 +65,8 @@ class Report:
     file: str
     findings: list[Finding]
     text: str | None = None
-    kind: Kind | None = None
     mended: Mapping[str, int] = field(default_factory=dict)
+    kind: Kind | None = None
     mentions: tuple[tuple[str, Kind, Finding], ...] = field(default=(), repr=False)
 
 
@@ -160,7 +161,8 @@ def _lint_lyrics(source: SourceText, options: Options) -> Report:
     findings += check_lyrics(lyrics, ceiling, selection=select)
     caption, more = _front_caption(lyrics, select)
     findings += more
-    findings += check_prompt(lyrics, caption, ceiling, options.count_tokens, selection=select)
+    findings += check_together_with(lyrics, caption, selection=select)
+    findings += check_size(lyrics, caption, ceiling, options.count_tokens, selection=select)
     mended = fix_lyrics_file(source.text, select)
     return Report(source.name, findings, mended.text, _count(mended.hits))
 
@@ -261,21 +263,18 @@ def _lint_manifest(source: SourceText, options: Options) -> Report:
         songs = read_manifest(source, PurePath(source.name).suffix.lower())
     except SourceFault as fault:
         return Report(source.name, [finding_of(fault, source.name)])
+    named: tuple[tuple[str, Kind], ...] = (("lyrics", "lyrics"), ("caption_file", "caption"))
     findings: list[Finding] = []
     mentions: list[tuple[str, Kind, Finding]] = []
     for song in songs:
         findings += _song_findings(song, source.name, options)
-        for field_name, kind in (("lyrics", "lyrics"), ("caption_file", "caption")):
+        for field_name, kind in named:
             if value := song.fields.get(field_name):
                 path = str(PurePath(source.name).parent / value.text)
                 line, column = value.place(0)
-                fault = SourceFault("file-unreadable", source.name, f"{value.text}: ", line=line, column=column)
-                mentions.append((path, _kind(kind), finding_of(fault, source.name)))
+                at = SourceFault("file-unreadable", source.name, f"{value.text}: ", line=line, column=column)
+                mentions.append((path, kind, finding_of(at, source.name)))
     return Report(source.name, findings, mentions=tuple(mentions))
-
-
-def _kind(name: str) -> Kind:
-    return "caption" if name == "caption" else "lyrics"
 
 
 def _song_findings(song: ManifestSong, file: str, options: Options) -> Iterable[Finding]:
@@ -305,23 +304,11 @@ def _song_findings(song: ManifestSong, file: str, options: Options) -> Iterable[
 
 def _inline_lyrics(value: Value, caption: str, file: str, ceiling: int | None, options: Options) -> Iterable[Finding]:
     """Lyrics inside a manifest are words only: front matter there would be sung."""
-    lyrics = Lyrics(SourceText(file, value.text), value.text)
-    within = [
-        *check_lyrics(lyrics, ceiling, selection=options.selection, fixable=False),
-        *(check_prompt(lyrics, caption, ceiling, options.count_tokens, selection=options.selection) if caption else ()),
-    ]
-    starts = _line_starts(value.text)
-    for finding in within:
-        line, column = value.place(starts[finding.line - 1] + finding.column - 1)
-        yield replace(finding, line=line, column=column)
-
-
-def _line_starts(text: str) -> list[int]:
-    starts, offset = [], 0
-    for line in text.split("\n"):
-        starts.append(offset)
-        offset += len(line) + 1
-    return starts
+    lyrics = Lyrics(SourceText(file, value.text), value.text, place=value.place)
+    yield from check_lyrics(lyrics, ceiling, selection=options.selection, fixable=False)
+    if caption:
+        yield from check_together_with(lyrics, caption, selection=options.selection)
+        yield from check_size(lyrics, caption, ceiling, options.count_tokens, selection=options.selection)
 
 
 def lint_all(paths: Iterable[str], kind: Kind | None, options: Options, told: Callable[[Report], None]) -> None:

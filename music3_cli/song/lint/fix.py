@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from music3_cli.song.lint.rule import Edit, Hit
 
@@ -18,7 +18,7 @@ class Mended:
     """A text after all edits.
 
     Attributes:
-        hits: every hit that was applied, with offsets in the text of its round.
+        hits: every hit that was applied, with its offset in the first text.
         rounds: the edits of each round, in order of place.
     """
 
@@ -42,7 +42,8 @@ def fix_text(text: str, find: Find) -> Mended:
         mended = _applied(text, edits)
         if mended == text:
             break
-        hits += done
+        so_far = Mended(text, (), tuple(rounds))
+        hits += [replace(hit, start=so_far.origin(hit.start)) for hit in done]
         rounds.append(tuple(edits))
         text = mended
     return Mended(text, tuple(hits), tuple(rounds))

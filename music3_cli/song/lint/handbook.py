@@ -8,6 +8,7 @@ from __future__ import annotations
 from music3_cli.song.lint.files import Options, lint_text
 from music3_cli.song.lint.finding import Finding
 from music3_cli.song.lint.rule import RULES, Rule
+from music3_cli.song.text import visible
 
 _SUBJECTS = {
     "file": "Files and characters",
@@ -37,7 +38,7 @@ line and column, the words at risk, and what to do. `render` runs the same rules
 | `music3 lint --select 'tag-*' --ignore tag-unknown song.txt` | only some rules, by id or pattern |
 | `music3 lint --json song.txt` | one JSON document: `findings`, `errors`, `warnings`, `infos`, `fixed` |
 | `music3 render --fix-lyrics song.txt` | mends the lyrics for this song and leaves the file alone |
-| `music3 render --lyrics as-is song.txt` | no lint, no cleaning, no front matter: the bytes go to the prompt as they are |
+| `music3 render --lyrics as-is song.txt` | no lint, no cleaning, no front matter: the bytes as they are |
 
 What a file is, is told by its ending: `.yaml`, `.yml`, `.json`, `.jsonl` and `.csv` are manifests (YAML with a
 `caption` and no `songs` is a preset); a text file with `caption` in its name, or with the caption guide's headings and
@@ -73,9 +74,9 @@ def example_findings(rule: Rule) -> list[Finding]:
 def _section(rule: Rule) -> str:
     lines = [f"\n### `{rule.id}` ({rule.severity})\n", f"\n{rule.what}\n"]
     if rule.example:
-        shown = rule.example.splitlines()
+        shown = rule.example.rstrip("\n").split("\n")
         cut = [*shown[:_LONGEST_EXAMPLE], "…"] if len(shown) > _LONGEST_EXAMPLE else shown
-        block = "\n".join("".join(_visible(character) for character in line) for line in cut)
+        block = "\n".join(visible(line) for line in cut)
         lines.append(f"\n```text\n{block}\n```\n\n")
         lines += [f"- `{f.place}`: {f.message}. {f.advice}\n" for f in example_findings(rule)]
     else:
@@ -84,14 +85,6 @@ def _section(rule: Rule) -> str:
     if rule.fix:
         lines.append(f"\n`--fix` {rule.fix}.\n")
     return "".join(lines)
-
-
-def _visible(character: str) -> str:
-    return (
-        character
-        if character == " " or (character.isprintable() and character != "\ufffd")
-        else f"<U+{ord(character):04X}>"
-    )
 
 
 if __name__ == "__main__":

@@ -147,7 +147,7 @@ def check_lines(text: str) -> Iterator[Hit]:
             edges = list(_SPACES.finditer(line))
             if edges:
                 edits = [
-                    Edit(start + m.start(), start + m.end(), " " if 0 < m.start() and m.end() < len(line) else "")
+                    Edit(start + m.start(), start + m.end(), " " if m.start() > 0 and m.end() < len(line) else "")
                     for m in edges
                 ]
                 yield LINE_SPACES.hit(start + edges[0].start(), line, edits)

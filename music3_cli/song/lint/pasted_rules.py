@@ -103,8 +103,8 @@ _CHORD_TAG = re.compile(rf"\[({_CHORD})\]")
 _CHORD_LINE = re.compile(rf"[ \t|]*(?:{_CHORD})(?:[ \t|/-]+(?:{_CHORD}|%|N\.?C\.?))*[ \t|]*")
 _SURE_CHORD = re.compile(r"(?<![\w'])[A-G](?:[#b♯♭]|m\b|m\d|maj|min|dim|aug|sus|add|\d)")
 _REPEAT = re.compile(
-    r"\(?\[?[ \t]*(?:[x×][ \t]?\d{1,2}|\d{1,2}[ \t]?[x×]|repeat(?:[ \t]+(?:x[ \t]?\d+|\d+|chorus|verse|\d+ times|twice))?"
-    r"|bis|twice|ad lib(?:itum)?)[ \t.!]*\]?\)?",
+    r"\(?\[?[ \t]*(?:[x×][ \t]?\d{1,2}|\d{1,2}[ \t]?[x×]"
+    r"|repeat(?:[ \t]+(?:x[ \t]?\d+|\d+|chorus|verse|\d+ times|twice))?|bis|twice|ad lib(?:itum)?)[ \t.!]*\]?\)?",
     re.IGNORECASE,
 )
 _REPEAT_BEHIND = re.compile(

@@ -69,8 +69,8 @@ NEAR_LIMIT = register(
         "prompt-near-limit",
         "warning",
         "prompt",
-        f"Caption and lyrics are within a tenth of the model's {MAX_PROMPT_TOKENS} tokens, or, where tokens can only be "
-        "estimated, may be over it.",
+        f"Caption and lyrics are within a tenth of the model's {MAX_PROMPT_TOKENS} tokens, or, where tokens can only "
+        "be estimated, may be over it.",
         "caption and lyrics make {count} tokens; the model takes at most " + str(MAX_PROMPT_TOKENS),
         "Shorten the lyrics or the caption; `music3 inspect prompt` counts exactly.",
         example="[verse]\n" + "晨光照在松树上，你留在我身边吧\n" * 450 + "[outro]\n",
@@ -108,7 +108,8 @@ MISMATCH = register(
         "caption with a singer. The model then often hums or sings syllables.",
         "{what}",
         "{do}",
-        example="---\ncaption: A slow ballad sung by a warm female alto.\n---\n[intro]\n(instrumental)\n[outro]\n(instrumental)\n",
+        example="---\ncaption: A slow ballad sung by a warm female alto.\n---\n"
+        "[intro]\n(instrumental)\n[outro]\n(instrumental)\n",
     )
 )
 
@@ -131,7 +132,7 @@ def check_special_in_lyrics(text: str) -> Iterator[Hit]:
 
 
 def check_special_in_caption(text: str) -> Iterator[Hit]:
-    """Special-token text that the caption's cleaning leaves or makes (`<|<|im_end|>|>`), and tags that it writes out."""
+    """Special-token text that cleaning leaves or makes (`<|<|im_end|>|>`), and tags that it spells out."""
     cleaned = clean_caption(text)
     if found := _MARKS.search(cleaned):
         at = text.find(found.group())

@@ -9,7 +9,8 @@ FRONT_MATTER = register(
         "front-matter",
         "error",
         "file",
-        "Front matter that cannot be read: not closed, not YAML, an unknown field, or a value that a field does not take.",
+        "Front matter that cannot be read: not closed, not YAML, an unknown field, or a value that a field does "
+        "not take.",
         "{what}",
         "{hint}",
         example="---\ntitel: Morning Light\n---\n[verse]\nMorning light on the pine\n[outro]\n",
@@ -23,8 +24,8 @@ PRESET_INVALID = register(
         "preset-invalid",
         "error",
         "preset",
-        "A preset file that cannot be read: not YAML, a field missing, unknown or of another kind, a placeholder without "
-        "a default or never used.",
+        "A preset file that cannot be read: not YAML, a field missing, unknown or of another kind, a placeholder "
+        "without a default or never used.",
         "{what}",
         "{hint}",
     )

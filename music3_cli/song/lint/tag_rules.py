@@ -178,9 +178,9 @@ SEVERAL = register(
     )
 )
 
-_OPEN, _CLOSE = "[(（{【［<〔「『《〈", "])）}】］>〕」』》〉"
 _OTHER_BRACKETS = re.compile(
-    r"[ \t\u3000]*([(（{【［<〔「『《〈])[ \t\u3000]*([^\[\](){}<>【】［］（）]{1,40}?)[ \t\u3000]*([)）}】］>〕」』》〉])[ \t:：]*"
+    r"[ \t\u3000]*([(（{【［<〔「『《〈])[ \t\u3000]*([^\[\](){}<>【】［］（）]{1,40}?)[ \t\u3000]*"
+    r"[)）}】］>〕」』》〉][ \t:：]*"
 )
 _ALWAYS_TAGS = "【［"
 _DECORATION = re.compile(r"[ \t\u3000]*(?:#{1,6}[ \t]+|>[ \t]+)?[*_]{0,3}")
@@ -277,10 +277,10 @@ def _other_brackets(line: str, above: str) -> Hit | None:
         return None
     opening, inner, rest = matched.group(1), matched.group(2), line[matched.end() :].strip()
     name = section_name(inner)
-    if _OPEN.index(opening) == 1 or opening == "（":
-        # (instrumental) is the model's own convention, and (guitar solo) under a tag a direction.
-        if name == "instrumental" or (name in WORDLESS_TAGS and above.strip().startswith("[")):
-            return None
+    # (instrumental) is the model's own convention, and (guitar solo) under a tag a direction.
+    direction = name == "instrumental" or (name in WORDLESS_TAGS and above.strip().startswith("["))
+    if opening in "(（" and direction:
+        return None
     if name is None and not (opening in _ALWAYS_TAGS and not rest):
         return None
     words = line[: matched.end()].strip()

@@ -173,8 +173,8 @@ def check_characters(text: str) -> Iterator[Hit]:
 
 def _runs(text: str, pattern: re.Pattern[str], rule: Rule, new: str | None) -> Iterator[Hit]:
     """One hit for each line with matches, mending all of the line's."""
-    line, edits, first = -1, [], 0
-    name = ""
+    edits: list[Edit] = []
+    line, first, name = -1, 0, ""
     for match in pattern.finditer(text):
         if match.group() in _JOINERS and not _is_stray_joiner(text, match.start()):
             continue
