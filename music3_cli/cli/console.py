@@ -49,6 +49,13 @@ def on_terminal() -> bool:
     return sys.stdout.isatty()
 
 
+def width() -> int:
+    """Columns of the terminal that stdout is."""
+    from rich.console import Console
+
+    return Console().width
+
+
 def raw_data(text: str) -> None:
     """Text to stdout exactly as it is, as UTF-8."""
     sys.stdout.flush()

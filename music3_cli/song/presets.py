@@ -105,11 +105,11 @@ def preset_paths() -> dict[str, tuple[Path, bool]]:
     return dict(sorted(paths.items()))
 
 
-def load_preset(name: str) -> Preset:
-    """Find and check one preset.
+def find_preset(name: str) -> tuple[Path, bool]:
+    """A preset's file, which may be faulty, and whether it is packaged.
 
     Raises:
-        InputError: unknown name (with the nearest right one) or a faulty file.
+        InputError: unknown name, with the nearest right one.
     """
     paths = preset_paths()
     if name not in paths:
@@ -118,7 +118,16 @@ def load_preset(name: str) -> Preset:
             f"no preset named {name!r}",
             hint=(f"Did you mean {near[0]}? " if near else "") + "`music3 presets list` shows all of them.",
         )
-    path, packaged = paths[name]
+    return paths[name]
+
+
+def load_preset(name: str) -> Preset:
+    """Find and check one preset.
+
+    Raises:
+        InputError: unknown name (with the nearest right one) or a faulty file.
+    """
+    path, packaged = find_preset(name)
     return parse_preset(name, path, packaged)
 
 
@@ -151,7 +160,7 @@ def preset_of(source: SourceText, name: str, path: Path, packaged: bool) -> Pres
         raise bad("field caption is missing or empty", "caption", "Write `caption: |` and the text below, indented.")
     vocal = _scalar(fields.get("vocal")) or "female"
     if vocal not in VOCALS:
-        raise bad(f"vocal {vocal!r}; one of {', '.join(VOCALS)} was expected", "vocal")
+        raise bad(f"vocal {vocal!r}; one of {', '.join(VOCALS)} was expected", "vocal", "Correct it.")
     placeholders, settings = (_table(fields.get(key)) for key in ("placeholders", "settings"))
     for key, table in (("placeholders", placeholders), ("settings", settings)):
         if table is None:
@@ -161,7 +170,7 @@ def preset_of(source: SourceText, name: str, path: Path, packaged: bool) -> Pres
         raise bad(f"unknown setting {unknown[0]!r}; known settings: {', '.join(SETTING_FIELDS)}", "settings")
     used = _PLACEHOLDER.findall(caption)
     if missing := [key for key in used if key not in placeholders]:
-        raise bad(f"placeholder {{{missing[0]}}} has no default under placeholders", "caption")
+        raise bad(f"placeholder {{{missing[0]}}} has no default under placeholders", "caption", "Give it one.")
     if unused := [key for key in placeholders if key not in used]:
         raise bad(
             f"placeholder {unused[0]} does not occur in the caption", "placeholders", f"Use {{{unused[0]}}} there."

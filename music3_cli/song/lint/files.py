@@ -219,7 +219,10 @@ def _known_preset(name: str) -> Preset:
 def _lint_caption(source: SourceText, select: Selection) -> Report:
     if not source.text.strip():
         what = "the caption is empty; the description of the music was expected"
-        return Report(source.name, [finding_of(SourceFault("caption-empty", source.name, what), source.name)])
+        hint = "`music3 presets show default` is an example."
+        return Report(
+            source.name, [finding_of(SourceFault("caption-empty", source.name, what, hint=hint), source.name)]
+        )
     caption = Caption(source.text, source.name, text_place(source.text))
     findings = check_a_caption(caption, selection=select, fixable=True)
     mended = fix_caption(source.text, select)

@@ -127,12 +127,12 @@ LONG_LINE = register(
         "A line that is longer than a breath. Line ends tell the model where a phrase ends.",
         "a line of {count} syllables, beginning with {words}",
         "Break it where a singer would breathe, after about 8 to 16 syllables.",
-        example="[verse]\n" + "morning light on the pine and " * 9 + "the river\n[outro]\n",
+        example="[verse]\n" + "morning light on the pine and " * 6 + "the river\n[outro]\n",
     )
 )
 
 _SHORTEST_SYLLABLES = 12
-_LONGEST_LINE = 60
+_LONGEST_LINE = 40
 _CLOSING = re.compile(r"\b(?:outro|fade|end|ending|coda)\b")
 _SPACES = re.compile(r"^[ \t\u3000]+|[ \t\u3000]+$|(?<=\S)(?:[ ]{2,}|[ ]*\t[ \t]*)(?=\S)")
 

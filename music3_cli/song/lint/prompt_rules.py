@@ -12,6 +12,7 @@ from music3_cli.song.estimate import estimate_tokens
 from music3_cli.song.instrumental import is_instrumental_caption
 from music3_cli.song.limits import CONTEXT, MAX_FRAMES, MAX_PROMPT_TOKENS, clock, frames_to_seconds
 from music3_cli.song.lint.rule import Edit, Hit, Rule, register
+from music3_cli.song.lyrics import normalize_lyrics
 from music3_cli.song.prompt import SPECIAL_TOKENS, prompt_text
 from music3_cli.song.sections import split_sections
 
@@ -114,7 +115,7 @@ MISMATCH = register(
 )
 
 _SHAPE = re.compile(r"<\|([^|<>\n]{0,40})\|>")
-_MARKS = re.compile("|".join(map(re.escape, (*SPECIAL_TOKENS, "<|endoftext|>"))), re.IGNORECASE)
+_MARKS = re.compile("|".join(map(re.escape, (*SPECIAL_TOKENS, "<|endoftext|>"))))
 _SINGS = re.compile(r"\b(?:fe)?male\b|\bvocalist\b|\bsinger\b|\bsings\b|\bsung\b", re.IGNORECASE)
 NEAR_TOKENS = MAX_PROMPT_TOKENS * 9 // 10
 _NEAR_FRAMES = 250
@@ -123,11 +124,14 @@ _UNSURE = 0.35
 
 
 def check_special_in_lyrics(text: str) -> Iterator[Hit]:
-    """Special-token text in lyrics. Case does not matter: tags are put into lower case."""
+    """Special-token text in lyrics, as the contract leaves it: it puts what stands in tags into lower case."""
+    if "<|" not in text:
+        return
+    seen = normalize_lyrics(text)
     for match in _SHAPE.finditer(text):
-        known = _MARKS.fullmatch(match.group())
+        lowered = match.group().lower()
+        rule = SPECIAL if _MARKS.fullmatch(lowered) and lowered in seen else SPECIAL_LIKE
         edits = [Edit(match.start(), match.end(), "")]
-        rule = SPECIAL if known and (match.group() == match.group().lower() or "[" in text) else SPECIAL_LIKE
         yield rule.hit(match.start(), match.group(), edits, kind="lyrics")
 
 
