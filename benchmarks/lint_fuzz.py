@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import random
 import statistics
+import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -201,6 +202,10 @@ def _add(found: list[str], text: str) -> None:
         found.append(text)
 
 
+def say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--count", type=int, default=100_000)
@@ -210,17 +215,17 @@ def main() -> None:
     started = time.perf_counter()
     result = run(options.count, options.seed, tokenizer_file)
     times = sorted(result.lint_seconds)
-    print(f"{result.texts} texts in {time.perf_counter() - started:.0f} s, seed {options.seed}")
-    print(f"crashes: {len(result.crashes)}")
+    say(f"{result.texts} texts in {time.perf_counter() - started:.0f} s, seed {options.seed}")
+    say(f"crashes: {len(result.crashes)}")
     different = len(result.different_ids)
-    print(f"as-is ids against diffusers: {result.compared} texts, as lyrics and as caption; different: {different}")
-    print(f"mending not settled: {len(result.unsettled)}")
-    print(
+    say(f"as-is ids against diffusers: {result.compared} texts, as lyrics and as caption; different: {different}")
+    say(f"mending not settled: {len(result.unsettled)}")
+    say(
         f"lint of a file, ms: median {1e3 * statistics.median(times):.3f}, "
         f"99th of 100 {1e3 * times[len(times) * 99 // 100]:.3f}, most {1e3 * times[-1]:.3f}"
     )
     for text in (*result.crashes, *result.different_ids, *result.unsettled):
-        print(f"  {text}")
+        say(f"  {text}")
     raise SystemExit(result.failed)
 
 

@@ -15,9 +15,13 @@ from dataclasses import asdict, dataclass, field
 class Event:
     """Base of all events."""
 
+    @classmethod
+    def json_name(cls) -> str:
+        """The class name in snake case."""
+        return re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__).lower()
+
     def to_json(self) -> dict[str, object]:
-        name = re.sub(r"(?<!^)(?=[A-Z])", "_", type(self).__name__).lower()
-        return {"event": name, **asdict(self)}
+        return {"event": self.json_name(), **asdict(self)}
 
 
 @dataclass(frozen=True)
@@ -131,7 +135,7 @@ class SongFailed(Event):
 
 @dataclass(frozen=True)
 class RunFinished(Event):
-    """The last record of a run."""
+    """The last record of a run. `peak_device_bytes` is 0 on a CPU."""
 
     rendered: int
     kept: int
@@ -139,3 +143,4 @@ class RunFinished(Event):
     audio_seconds: float
     seconds: float
     exit_code: int
+    peak_device_bytes: int = 0

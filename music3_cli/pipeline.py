@@ -127,6 +127,10 @@ class Pipeline:
                     song.hiddens.clear()
                 first += count
 
+    def peak_device_bytes(self) -> int:
+        """The most device memory that tensors took so far; 0 on a CPU."""
+        return torch.cuda.max_memory_allocated(self.device) if self.device.type == "cuda" else 0
+
     def _bytes_of(self, song: TalkerSong) -> int:
         """Device memory that a song holds while the talker runs: cache and frame hiddens."""
         architecture = self.checkpoint.architecture

@@ -34,8 +34,10 @@ class Spread:
 
 def spread_of(name: str, shape: tuple[int, ...], strides: tuple[int, ...]) -> Spread:
     """A tensor's distribution: linear and convolution weights keep the variance of what they are given, norms and
-    snakes are near one, biases near zero. The head's row of `<|audio_end|>` is zero, which is never among the 50 likeliest:
-    a song of random weights lasts until its ceiling. `strides` are the vocoder's upsampling ratios.
+    snakes are near one, biases near zero.
+
+    The head's row of `<|audio_end|>` is zero, which is never among the 50 likeliest: a song of random weights lasts
+    until its ceiling. `strides` are the vocoder's upsampling ratios.
     """
     if name == "lm_head.weight":
         return Spread(0, 2.5 / math.sqrt(shape[1]), AUDIO_END)
@@ -43,7 +45,8 @@ def spread_of(name: str, shape: tuple[int, ...], strides: tuple[int, ...]) -> Sp
         return Spread(0, 0.5)
     if name.endswith("weight_g"):
         if "conv_t1" in name:
-            return Spread(0.7 * math.sqrt(strides[int(name.split(".")[1])] / 2), 0.05)
+            stride = strides[int(name.split(".")[1])]
+            return Spread(0.7 * math.sqrt(stride / 2), 0.05)
         return Spread(0.06 if "conv_out" in name else 0.25 if "conv2" in name else 1.0, 0.01)
     if "norm" in name and name.endswith("weight") or name.endswith(("alpha", "layer_scale")):
         return Spread(1.0, 0.1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from abc import ABC, abstractmethod
 from types import TracebackType
@@ -169,8 +170,8 @@ class Bars(View):
         self._progress.stop()
 
     def take(self, event: Event) -> None:
-        if isinstance(event, SongFinished | SongKept) and not self._console.file.isatty():
-            console.data(event.path)
+        if isinstance(event, SongFinished | SongKept) and not sys.stdout.isatty():
+            console.data(event.path)  # on a terminal the line below says it
         for line in describe(event):
             self._progress.console.print(line, markup=False)
         match event:
@@ -241,7 +242,7 @@ def describe(event: Event) -> list[str]:
             pace = f", {event.audio_seconds / work:.1f}x real time" if work else ""
             return [
                 f"{event.song}: {event.path}  {clock(event.audio_seconds)}, seed {event.seed}, "
-                f"talker {event.timings.get('talker', 0):.1f} s, acoustic {event.timings.get('acoustic', 0):.1f} s{pace}",
+                f"talker {event.timings['talker']:.1f} s, acoustic {event.timings['acoustic']:.1f} s{pace}",
                 *(f"  warning: {warning}" for warning in event.warnings),
             ]
         case SongFailed():
@@ -251,6 +252,7 @@ def describe(event: Event) -> list[str]:
             parts += [f"{event.kept} kept"] if event.kept else []
             parts += [f"{event.failed} failed"] if event.failed else []
             sound = f", {clock(event.audio_seconds)} of sound" if event.audio_seconds else ""
-            return [f"{', '.join(parts)}{sound} in {event.seconds:.1f} s"]
+            peak = f", peak {event.peak_device_bytes / 2**30:.1f} GiB on the device" if event.peak_device_bytes else ""
+            return [f"{', '.join(parts)}{sound} in {event.seconds:.1f} s{peak}"]
         case _:
             return []

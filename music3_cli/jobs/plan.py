@@ -16,14 +16,22 @@ from music3_cli.checkpoint.inventory import Checkpoint
 from music3_cli.errors import InputError, Music3Error, OutputError, UsageError, raise_all
 from music3_cli.jobs.naming import fill_template, numbered, output_template, safe_name
 from music3_cli.jobs.sidecar import differences, is_done
-from music3_cli.jobs.words import INSTRUMENTAL, Handling, check_words, instrumental_lyrics, read_lyrics, settle
+from music3_cli.jobs.words import (
+    INSTRUMENTAL,
+    Handling,
+    check_placeholders_used,
+    check_words,
+    complete_for_instrumental,
+    filled_caption,
+    instrumental_lyrics,
+    placed_caption,
+    read_lyrics,
+    size_warnings,
+)
 from music3_cli.song.instrumental import DEFAULT_PRESET as INSTRUMENTAL_PRESET
-from music3_cli.song.instrumental import complete_caption
 from music3_cli.song.limits import MAX_FRAMES, MAX_SEED, clock, frames_to_seconds
-from music3_cli.song.lint.check import Caption, check_size
 from music3_cli.song.lyrics import Lyrics
-from music3_cli.song.place import text_place
-from music3_cli.song.presets import DEFAULT_PRESET, Preset, load_preset
+from music3_cli.song.presets import DEFAULT_PRESET, load_preset
 from music3_cli.song.prompt import Prompt, PromptTokenizer, check_prompt_length, frames_left
 from music3_cli.song.request import SongRequest
 from music3_cli.song.settings import Layer, Sourced, resolve
@@ -100,17 +108,18 @@ def read_songs(
     """
     if files.count("-") > 1:
         raise UsageError("standard input (-) can be read only once")
-    flags = dict(flags)
-    where = {name: f"--{name.replace('_', '-')}" for name in flags}
-    if caption_file is not None and flags.get("caption") is None:
-        flags["caption"] = read_text(caption_file, as_is=handling.as_is).text
-        where["caption"] = caption_file
-    layer = Layer(flags, where, is_flags=True)
+    if caption_file is not None and flags.get("caption") is not None:
+        raise UsageError("--caption and --caption-file: one of them was expected")
+    layers = [Layer(flags, {name: f"--{name.replace('_', '-')}" for name in flags}, is_flags=True)]
+    if caption_file is not None:
+        layers.insert(
+            0, Layer({"caption": read_text(caption_file, as_is=handling.as_is).text}, {"caption": caption_file})
+        )
     songs: list[Song] = []
     errors: list[Music3Error] = []
     for file in [INSTRUMENTAL] if handling.instrumental else files:
         try:
-            songs.append(_read_song(file, layer, handling))
+            songs.append(_read_song(file, layers, handling))
         except Music3Error as error:
             if error.message not in (known.message for known in errors):  # a wrong flag is one error, not one a file
                 errors.append(error)
@@ -118,94 +127,59 @@ def read_songs(
     return _with_unique_ids(songs)
 
 
-def _read_song(file: str, flags: Layer, handling: Handling) -> Song:
-    if handling.instrumental:
-        lyrics, notes = instrumental_lyrics(None), list[str]()
-    else:
-        lyrics, notes = read_lyrics(file, handling)
+def _read_song(file: str, stronger: Sequence[Layer], handling: Handling) -> Song:
+    lyrics, notes = (instrumental_lyrics(None), list[str]()) if handling.instrumental else read_lyrics(file, handling)
     name = lyrics.source.name
     front = Layer(
         {key: item.value for key, item in lyrics.front_matter.items()},
         {key: f"{name}:{item.line}" for key, item in lyrics.front_matter.items()},
     )
-    layers = [flags, front]
-    chosen = _preset_name(layers, INSTRUMENTAL_PRESET if handling.instrumental else DEFAULT_PRESET)
-    preset = None
-    if chosen is not None:
-        if flags.values.get("preset") is not None:
-            layers[1] = front.without("caption")  # a preset asked for by flag replaces the file's own caption
+    layers = [*stronger, front]
+    preset = _preset_of(layers, INSTRUMENTAL_PRESET if handling.instrumental else DEFAULT_PRESET)
+    loaded = None
+    if preset.value:
         try:
-            preset = load_preset(chosen.value)
+            loaded = load_preset(preset.value)
         except InputError as error:
-            raise InputError(f"{chosen.source}: {error.message}", hint=error.hint) from None
-        values = {"caption": _filled(preset, handling), **preset.settings}
-        layers.append(Layer(values, dict.fromkeys(values, f"preset {chosen.value}")))
-        if chosen.source == "built-in":
-            notes.append(f"{name}: no caption was given; the preset {chosen.value!r} is used ({preset.description})")
-    elif handling.placeholders:
-        raise UsageError(
-            f"--set {next(iter(handling.placeholders))}: {name} has a caption of its own and uses no preset",
-            hint="Leave out --set, or choose a preset with --preset.",
-        )
+            where = "" if preset.source == "built-in" else f"{preset.source}: "
+            raise InputError(f"{where}{error.message}", hint=error.hint) from None
+        values = {"caption": filled_caption(loaded, handling), **loaded.settings}
+        layers = [*_without_weaker_captions(layers), Layer(values, dict.fromkeys(values, f"preset {preset.value}"))]
+        if preset.source == "built-in":
+            notes.append(f"{name}: no caption was given; the preset {preset.value!r} is used")
     settings = resolve(layers)
-    settings["preset"] = chosen or Sourced("", "built-in")
-    warnings: list[str] = []
+    settings["preset"] = preset
+    check_placeholders_used(settings["caption"], name, handling)
+    ceiling = settings["max_duration"].value
     if handling.instrumental:
-        lyrics = instrumental_lyrics(settings["max_duration"].value)
-        notes += _complete(settings)
+        lyrics = instrumental_lyrics(ceiling)
+        notes += complete_for_instrumental(settings)
+    caption = settings["caption"]
+    warnings = []
     if not handling.as_is:
-        caption, ceiling = settings["caption"], settings["max_duration"].value
-        checked = _caption_to_check(caption, lyrics, preset, handling)
-        warnings = check_words(lyrics, checked, caption.value, ceiling, handling.stops)
+        placed = placed_caption(caption, lyrics, loaded, handling)
+        warnings = check_words(lyrics, placed, caption.value, ceiling, handling.stops)
     stem = "instrumental" if handling.instrumental else "stdin" if file == "-" else Path(file).stem
     return Song(safe_name(stem), lyrics, settings, tuple(notes), tuple(warnings), handling)
 
 
-def _filled(preset: Preset, handling: Handling) -> str:
-    try:
-        return preset.filled_caption(handling.placeholders)
-    except InputError as error:
-        raise UsageError(f"--set: {error.message}", hint=error.hint) from None
-
-
-def _complete(settings: dict[str, Sourced[Any]]) -> list[str]:
-    """Make the caption say that nobody sings."""
-    caption = settings["caption"]
-    completed = complete_caption(caption.value)
-    if completed == caption.value:
-        return []
-    settings["caption"] = Sourced(completed, f"{caption.source}, completed for {INSTRUMENTAL}")
-    return [
-        f"{INSTRUMENTAL}: the caption's vocal part now says that the piece is instrumental (a tendency, no promise)"
-    ]
-
-
-def _caption_to_check(
-    caption: Sourced[str], lyrics: Lyrics, preset: Preset | None, handling: Handling
-) -> Caption | None:
-    """The caption with its places; None for a packaged preset's, which is tested, and for one made up here."""
-    if handling.instrumental and caption.source.endswith(INSTRUMENTAL):
-        return None
-    if preset is not None and caption.source.startswith("preset "):
-        if preset.packaged and not handling.placeholders:
-            return None
-        return Caption(caption.value, str(preset.path), preset.filled_place(handling.placeholders))
-    front = lyrics.front_matter.get("caption")
-    if front is not None and caption.source == f"{lyrics.source.name}:{front.line}":
-        return Caption(caption.value, lyrics.source.name, front.place)
-    return Caption(
-        caption.value, caption.source, None if caption.source.startswith("--") else text_place(caption.value)
-    )
-
-
-def _preset_name(layers: Sequence[Layer], default: str) -> Sourced[str] | None:
-    """The preset to use: none where something stronger than it has a caption, the default where nobody has one."""
+def _preset_of(layers: Sequence[Layer], default: str) -> Sourced[str]:
+    """The named preset; the one by default where nobody names a preset or has a caption."""
     for layer in layers:
-        if layer.values.get("caption") is not None:
-            return None
         if layer.values.get("preset") is not None:
             return Sourced(str(layer.values["preset"]), layer.where["preset"])
-    return Sourced(default, "built-in")
+    has_caption = any(layer.values.get("caption") is not None for layer in layers)
+    return Sourced("" if has_caption else default, "built-in")
+
+
+def _without_weaker_captions(layers: Sequence[Layer]) -> list[Layer]:
+    """A preset's caption replaces those of sources weaker than the one that names the preset."""
+    kept: list[Layer] = []
+    named = False
+    for layer in layers:
+        kept.append(layer.without("caption") if named else layer)
+        named = named or layer.values.get("preset") is not None
+    return kept
 
 
 def _with_unique_ids(songs: Sequence[Song]) -> list[Song]:
@@ -240,7 +214,7 @@ def make_plan(
         try:
             prompt = tokenizer.prompt(song.value("caption"), song.lyrics.text)
             check_prompt_length(prompt, song.lyrics.source.name)
-            warnings.extend(_size_warnings(song, prompt))
+            warnings.extend(size_warnings(song.lyrics, song.value("caption"), len(prompt.ids), song.handling))
             max_frames, note = _ceiling(song, prompt, checkpoint)
             notes.extend(note)
             first_seed, note = _first_seed(song)
@@ -270,14 +244,6 @@ def make_plan(
     planned = _place(takes_to_place, default_dtype, on_exists, checkpoint.digest)
     # A caption of a flag or a preset is every song's, and told about once.
     return Plan(tuple(planned), checkpoint, tuple(notes), tuple(dict.fromkeys(warnings)), tuple(songs))
-
-
-def _size_warnings(song: Song, prompt: Prompt) -> list[str]:
-    """What lint says about the prompt's length; what is too long is an error with the checkpoint's own numbers."""
-    if song.handling.as_is:
-        return []
-    findings = check_size(song.lyrics, song.value("caption"), None, lambda _: len(prompt.ids))
-    return settle([finding for finding in findings if finding.severity == "warning"], song.handling.stops)
 
 
 def _ceiling(song: Song, prompt: Prompt, checkpoint: Checkpoint) -> tuple[int, list[str]]:

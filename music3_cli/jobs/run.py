@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import tempfile
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from music3_cli import AUDIO_REVISION
@@ -26,7 +28,7 @@ def run_plan(plan: Plan, device: str) -> Iterator[Event]:
         events, the last one a `RunFinished`.
 
     Raises:
-        DeviceError, CheckpointError: nothing can be rendered.
+        OutputError, DeviceError, CheckpointError: nothing can be rendered.
     """
     started = time.perf_counter()
     for note in plan.notes:
@@ -36,8 +38,10 @@ def run_plan(plan: Plan, device: str) -> Iterator[Event]:
     kept = [song for song in plan.songs if song.action == "keep"]
     for song in kept:
         yield SongKept(song.request.id, str(song.path))
-    rendered, failed, audio_seconds = 0, 0, 0.0
+    rendered, failed, audio_seconds, peak = 0, 0, 0.0, 0
     if plan.to_render:
+        for folder in sorted({song.path.parent for song in plan.to_render}):
+            _check_writable(folder)
         from music3_cli.devices import resolve_device
         from music3_cli.pipeline import Pipeline, RenderJob, SongRendered
 
@@ -52,8 +56,21 @@ def run_plan(plan: Plan, device: str) -> Iterator[Event]:
             if isinstance(event, SongFailed):
                 failed += 1
             yield event
+        peak = pipeline.peak_device_bytes()
     seconds = time.perf_counter() - started
-    yield RunFinished(rendered, len(kept), failed, audio_seconds, seconds, 3 if failed else 0)
+    yield RunFinished(rendered, len(kept), failed, audio_seconds, seconds, 3 if failed else 0, peak)
+
+
+def _check_writable(folder: Path) -> None:
+    """Make the folder and a file in it: what permissions say is not all that can be wrong, and a song takes long."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder, prefix=".music3-"):
+            pass
+    except OSError as error:
+        raise OutputError(
+            f"{folder}: not writable ({error.strerror or error})", hint="Choose another -o, or change its permissions."
+        ) from None
 
 
 def _commit(rendered: SongRendered, pipeline: Pipeline) -> SongFinished | SongFailed:

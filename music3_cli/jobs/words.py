@@ -4,14 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
-from music3_cli.errors import InputError, Music3Error, raise_all
-from music3_cli.song.instrumental import instrumental_sheet
+from music3_cli.errors import InputError, Music3Error, UsageError, raise_all
+from music3_cli.song.instrumental import complete_caption, instrumental_sheet
 from music3_cli.song.limits import frames_to_seconds
-from music3_cli.song.lint.check import Caption, check_a_caption, check_lyrics, check_together_with, fix_lyrics_file
+from music3_cli.song.lint.check import (
+    Caption,
+    check_a_caption,
+    check_lyrics,
+    check_size,
+    check_together_with,
+    fix_lyrics_file,
+)
 from music3_cli.song.lint.finding import Finding
 from music3_cli.song.lyrics import Lyrics, as_is_lyrics, parse_lyrics
 from music3_cli.song.place import text_place
+from music3_cli.song.presets import Preset
+from music3_cli.song.settings import Sourced
 from music3_cli.song.text import SourceText, read_text
 
 INSTRUMENTAL = "--instrumental"
@@ -68,6 +78,62 @@ def instrumental_lyrics(max_frames: int | None) -> Lyrics:
     """The sheet of an instrumental of about the ceiling's length."""
     sheet = instrumental_sheet(None if max_frames is None else frames_to_seconds(max_frames))
     return Lyrics(SourceText(INSTRUMENTAL, sheet), sheet)
+
+
+def filled_caption(preset: Preset, handling: Handling) -> str:
+    """A preset's caption with the values of `--set`.
+
+    Raises:
+        UsageError: a placeholder that the preset does not have.
+    """
+    try:
+        return preset.filled_caption(handling.placeholders)
+    except InputError as error:
+        raise UsageError(f"--set: {error.message}", hint=error.hint) from None
+
+
+def check_placeholders_used(caption: Sourced[str], name: str, handling: Handling) -> None:
+    """Raise `UsageError` for values of `--set` that no preset's caption takes."""
+    if handling.placeholders and not caption.source.startswith("preset "):
+        raise UsageError(
+            f"--set {next(iter(handling.placeholders))}: {name} has its caption from {caption.source}, not from a preset",
+            hint="Leave out --set, or choose a preset with --preset.",
+        )
+
+
+def complete_for_instrumental(settings: dict[str, Sourced[Any]]) -> list[str]:
+    """Make the caption in `settings` say that nobody sings, and tell so."""
+    caption = settings["caption"]
+    completed = complete_caption(caption.value)
+    if completed == caption.value:
+        return []
+    settings["caption"] = Sourced(completed, f"{caption.source}, completed for {INSTRUMENTAL}")
+    return [
+        f"{INSTRUMENTAL}: the caption's vocal part now says that the piece is instrumental (a tendency, no promise)"
+    ]
+
+
+def placed_caption(caption: Sourced[str], lyrics: Lyrics, preset: Preset | None, handling: Handling) -> Caption | None:
+    """The caption with its places; None for a packaged preset's, which is tested, and for one completed here."""
+    if caption.source.endswith(INSTRUMENTAL):
+        return None
+    if preset is not None and caption.source.startswith("preset "):
+        if preset.packaged and not handling.placeholders:
+            return None
+        return Caption(caption.value, str(preset.path), preset.filled_place(handling.placeholders))
+    front = lyrics.front_matter.get("caption")
+    if front is not None and caption.source == f"{lyrics.source.name}:{front.line}":
+        return Caption(caption.value, lyrics.source.name, front.place)
+    of_flag = caption.source.startswith("--")
+    return Caption(caption.value, caption.source, None if of_flag else text_place(caption.value))
+
+
+def size_warnings(lyrics: Lyrics, caption: str, tokens: int, handling: Handling) -> list[str]:
+    """What lint says about a prompt of `tokens`; one that is too long is an error with the checkpoint's own numbers."""
+    if handling.as_is:
+        return []
+    findings = check_size(lyrics, caption, None, lambda _: tokens)
+    return settle([finding for finding in findings if finding.severity == "warning"], handling.stops)
 
 
 def check_words(

@@ -8,9 +8,13 @@ from dataclasses import dataclass
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from music3_cli.checkpoint.layout import BackboneConfig
 from music3_cli.kernels.rows import decode_attention, rms_norm, rotary_tables, rotate, silu_mul
+
+REPEATABLE_ATTENTION = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
+"""cuDNN's attention is left out: its results do not repeat bit for bit."""
 
 
 def weight(*shape: int) -> nn.Parameter:
@@ -104,7 +108,8 @@ class Backbone(nn.Module):
             cache.v_LRGPD[index, :, :, :length] = v
             group = q.shape[1] // k.shape[1]
             k, v = k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)
-            attended = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+            with sdpa_kernel(REPEATABLE_ATTENTION):
+                attended = F.scaled_dot_product_attention(q, k, v, is_causal=True)
             x = layer.finish(x, attended.transpose(1, 2).flatten(2))
         cache.length = length
         return rms_norm(x, self.norm, self.config.rms_norm_eps)

@@ -1,0 +1,94 @@
+"""What must hold on a CUDA device: the CPU's codes in fp32, independence of songs, repeatable bytes, true fp32."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.conftest import EXAMPLES, Music3
+from tests.support.devices import NEEDS_CUDA
+from tests.support.stages import Stages, load_stages
+
+pytestmark = NEEDS_CUDA
+
+
+@pytest.fixture(scope="module")
+def on_cuda(demo_root: Path) -> Stages:
+    return load_stages(demo_root, "cuda")
+
+
+@pytest.fixture(scope="module")
+def on_cpu(demo_root: Path) -> Stages:
+    return load_stages(demo_root)
+
+
+@pytest.mark.parametrize("scheme", ["server", "diffusers"])
+def test_fp32_gives_the_codes_of_the_cpu(on_cuda: Stages, on_cpu: Stages, scheme: str) -> None:
+    for seed in (0, 1, 2):
+        here, there = on_cuda.song(120, seed, scheme), on_cpu.song(120, seed, scheme)
+        on_cuda.talk([here])
+        on_cpu.talk([there])
+        assert here.codes == there.codes
+        assert torch.allclose(here.frame_hiddens().cpu(), there.frame_hiddens(), atol=2e-5, rtol=0)
+
+
+def test_fp32_gives_the_sound_of_the_cpu(on_cuda: Stages, on_cpu: Stages) -> None:
+    """On the same noise, which the reference scheme draws on the host."""
+    song = on_cpu.song(225, 4, "diffusers")
+    on_cpu.talk([song])
+    fresh = [on_cpu.song(1, 9, "diffusers").randomness for _ in range(2)]
+    there = on_cpu.sound(song.frame_hiddens(), fresh[0], 6)
+    here = on_cuda.sound(song.frame_hiddens().cuda(), fresh[1], 6)
+    assert here.shape == there.shape
+    assert (here - there).abs().max().item() < 1e-4
+    # TF32 would be off by more than this; the bound would catch it.
+    assert (here - there).pow(2).mean().sqrt().item() < 1e-5
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=["bf16", "fp32"])
+def test_a_song_does_not_know_its_neighbours(demo_root: Path, dtype: torch.dtype) -> None:
+    stages = load_stages(demo_root, "cuda", dtype)
+    other = stages.prompt("Loud and fast industrial metal, male voice.", "[verse]\nIron\n" * 20)
+
+    def digest(slot: int, neighbours: int, frames: int = 60) -> str:
+        song = stages.song(frames, 42)
+        songs = [stages.song(frames - 7 * n, 100 + n, prompt=other) for n in range(neighbours)]
+        songs.insert(slot, song)
+        stages.talk(songs)
+        return hashlib.sha256(
+            song.frame_hiddens().float().cpu().numpy().tobytes() + str(song.codes).encode()
+        ).hexdigest()
+
+    assert len({digest(0, 0), digest(0, 3), digest(2, 3), digest(5, 5)}) == 1
+
+
+def test_bytes_repeat_and_do_not_depend_on_company(music3: Music3, tmp_path: Path) -> None:
+    files = [EXAMPLES / name for name in ("morning-light.txt", "yoru-no-uta.txt", "short-and-bare.txt")]
+    flags = ("--checkpoint", "demo", "--device", "cuda", "--max-duration", "9", "--steps", "4")
+    assert music3("render", *files, *flags, "-o", tmp_path / "together/").code == 0
+    assert music3("render", *reversed(files), *flags, "-o", tmp_path / "reversed/").code == 0
+    for file in files:
+        alone = tmp_path / "alone" / f"{file.stem}.wav"
+        assert music3("render", file, *flags, "-o", alone).code == 0
+        content = {(tmp_path / folder / alone.name).read_bytes() for folder in ("together", "reversed", "alone")}
+        assert len(content) == 1
+
+
+def test_settings_of_the_process_are_left_alone(music3: Music3, tmp_path: Path) -> None:
+    before = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
+    music3(
+        "render",
+        EXAMPLES / "short-and-bare.txt",
+        "--checkpoint",
+        "demo",
+        "--device",
+        "cuda",
+        "--max-duration",
+        "1",
+        "--steps",
+        "1",
+    )
+    assert (torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32) == before
