@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from music3_cli.song.lint.files import Options, lint_text
+from music3_cli.song.lint.files import Options, lint_file, lint_text
 from music3_cli.song.lint.finding import Finding
 from music3_cli.song.lint.rule import RULES, Rule
 from music3_cli.song.text import visible
@@ -23,6 +23,24 @@ _SUBJECTS = {
     "preset": "Presets",
     "manifest": "Manifests",
 }
+_NAMES = {"lyrics": "song", "caption": "caption"}
+_FILES: dict[str, tuple[str, bytes]] = {
+    "text-not-utf8": ("song.txt", "[verse]\nUn café le matin\n".encode("cp1252")),
+    "text-utf16": ("song.txt", "[verse]\nMorning light\n".encode("utf-16")),
+    "text-zero-byte": ("song.txt", b"[verse]\nMorning\x00 light\n"),
+    "lyrics-empty": ("song.txt", b"\n"),
+    "caption-empty": ("caption.txt", b" \n"),
+    "preset-unknown": ("song.txt", b"---\npreset: defalt\n---\n[verse]\nMorning light on the pine\n[outro]\n"),
+    "preset-invalid": (
+        "mine.yaml",
+        b"description: My pop\ncaption: |\n  A pop song at {tempo} BPM, sung by a woman.\n",
+    ),
+    "preset-vocal": ("mine.yaml", b"vocal: male\ncaption: |\n  A pop song, sung by a female alto.\n"),
+    "manifest-invalid": ("songs.yaml", b"songs:\n  - lyrics: [a.txt\n"),
+    "manifest-no-lyrics": ("songs.yaml", b"songs:\n  - preset: default\n"),
+}
+"""Examples of rules about files, which are bytes with a name."""
+
 _LONGEST_EXAMPLE = 12
 
 _HEAD = """\
@@ -68,24 +86,27 @@ def page() -> str:
 
 
 def example_findings(rule: Rule) -> list[Finding]:
-    """What the rule says about its own example."""
-    report = lint_text(
-        rule.example.encode(), "song.txt" if rule.kind == "lyrics" else "caption.txt", rule.kind, Options()
-    )
-    return [finding for finding in report.findings if finding.rule == rule.id]
+    """What the rule says about its example."""
+    if rule is RULES["file-unreadable"]:
+        findings = lint_file("no-such-song.txt", None, Options()).findings
+    elif rule.id in _FILES:
+        name, data = _FILES[rule.id]
+        findings = lint_text(data, name, None, Options()).findings
+    else:
+        findings = lint_text(rule.example.encode(), f"{_NAMES[rule.kind]}.txt", rule.kind, Options()).findings
+    return [finding for finding in findings if finding.rule == rule.id]
 
 
 def _section(rule: Rule) -> str:
     lines = [f"\n### `{rule.id}` ({rule.severity})\n", f"\n{rule.what}\n"]
-    if rule.example:
-        shown = rule.example.rstrip("\n").split("\n")
+    if text := rule.example or _FILES.get(rule.id, ("", b""))[1].decode("utf-8", errors="replace"):
+        # Not splitlines(): it would hide the characters that some rules are about.
+        shown = text.rstrip("\n").split("\n")
         cut = [*shown[:_LONGEST_EXAMPLE], "…"] if len(shown) > _LONGEST_EXAMPLE else shown
         block = "\n".join(visible(line) for line in cut)
-        lines.append(f"\n```text\n{block}\n```\n\n")
-        lines += [f"- `{f.place}`: {f.message}. {f.advice}\n" for f in example_findings(rule)]
-    else:
-        lines.append(f"\nSays what was found and what was expected{': ' if '{what}' not in rule.says else '.'}")
-        lines.append(f"{rule.says}. {rule.advice}\n" if "{what}" not in rule.says else "\n")
+        lines.append(f"\n```text\n{block}\n```\n")
+    lines.append("\n")
+    lines += [f"- `{f.place}`: {f.message}. {f.advice}".rstrip() + "\n" for f in example_findings(rule)]
     if rule.fix:
         lines.append(f"\n`--fix` {rule.fix}.\n")
     return "".join(lines)

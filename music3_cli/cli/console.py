@@ -44,6 +44,11 @@ def talk(text: str = "") -> None:
     print(text, file=sys.stderr, flush=True)
 
 
+def tell(text: str) -> None:
+    """One paragraph to stderr, wrapped between words on a terminal."""
+    stderr_console().print(text, markup=False)
+
+
 def on_terminal() -> bool:
     """Whether stdout is read by a person."""
     return sys.stdout.isatty()

@@ -120,12 +120,13 @@ def inspect_prompt(
             *shown_caption,
             ShownLine(" ", "<|caption_end|><|lyrics_start|>"),
             *shown_lyrics,
-            ShownLine(" ", "<|lyrics_end|><|im_end|><|audio_start|>"),
+            ShownLine(" ", "<|lyrics_end|>"),
+            ShownLine(" ", "<|im_end|><|audio_start|>"),
         ],
         facts,
     )
     for line in (*(f"note: {note}" for note in song.notes), *(f"warning: {text}" for text in song.warnings)):
-        console.talk(line)
+        console.tell(line)
 
 
 def _tokenizer(wanted: str | None) -> tuple[PromptTokenizer, int]:

@@ -138,12 +138,12 @@ def _show(reports: list[Report], written: list[str], as_json: bool, to_stdout: b
         else:
             console.data(_line(finding))
     for line in written:
-        console.talk(line)
+        console.tell(line)
     names = [f"{count} {kind}{'s' * (count != 1)}" for kind, count in counts.items() if count]
     fixable = sum(finding.fixable for finding in findings)
     mend = f"; --fix mends {fixable}" if fixable and not written else ""
     files = f"{len(reports)} file{'s' * (len(reports) != 1)}"
-    console.talk(f"{files}: {', '.join(names) or 'nothing to complain about'}{mend}")
+    console.tell(f"{files}: {', '.join(names) or 'nothing to complain about'}{mend}")
 
 
 def _line(finding: Finding) -> str:

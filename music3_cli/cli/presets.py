@@ -48,8 +48,8 @@ def list_presets(as_json: Json = False) -> None:
         return
     _show(presets)
     for name, fault in broken:
-        console.talk(f"{name}: left out: {fault.message}" + (f" ({fault.hint})" if fault.hint else ""))
-    console.talk(f"{len(presets)} presets; put your own into {user_folder()}")
+        console.tell(f"{name}: left out: {fault.message}" + (f" ({fault.hint})" if fault.hint else ""))
+    console.tell(f"{len(presets)} presets; put your own into {user_folder()}")
 
 
 def _as_json(preset: Preset) -> dict[str, object]:

@@ -95,8 +95,9 @@ def filled_caption(preset: Preset, handling: Handling) -> str:
 def check_placeholders_used(caption: Sourced[str], name: str, handling: Handling) -> None:
     """Raise `UsageError` for values of `--set` that no preset's caption takes."""
     if handling.placeholders and not caption.source.startswith("preset "):
+        key = next(iter(handling.placeholders))
         raise UsageError(
-            f"--set {next(iter(handling.placeholders))}: {name} has its caption from {caption.source}, not from a preset",
+            f"--set {key}: {name} has its caption from {caption.source}, not from a preset",
             hint="Leave out --set, or choose a preset with --preset.",
         )
 

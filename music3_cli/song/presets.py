@@ -170,7 +170,11 @@ def preset_of(source: SourceText, name: str, path: Path, packaged: bool) -> Pres
         raise bad(f"unknown setting {unknown[0]!r}; known settings: {', '.join(SETTING_FIELDS)}", "settings")
     used = _PLACEHOLDER.findall(caption)
     if missing := [key for key in used if key not in placeholders]:
-        raise bad(f"placeholder {{{missing[0]}}} has no default under placeholders", "caption", "Give it one.")
+        raise bad(
+            f"placeholder {{{missing[0]}}} has no default under placeholders",
+            "caption",
+            f"Write it there, such as `{missing[0]}: …`.",
+        )
     if unused := [key for key in placeholders if key not in used]:
         raise bad(
             f"placeholder {unused[0]} does not occur in the caption", "placeholders", f"Use {{{unused[0]}}} there."

@@ -101,7 +101,7 @@ TOO_FEW = register(
         "lyrics",
         "Few words for a song, or far fewer than the ceiling asked for has room for. The model stretches or repeats "
         "them into a drone. A ceiling is no target: a song ends when its words are sung.",
-        "little to sing: {length} ({basis}){ceiling}",
+        "there is little to sing, {length} ({basis}){ceiling}",
         "Add words or sections.",
         example="[verse]\nhey\n[outro]\n",
     )

@@ -65,7 +65,7 @@ UNCLOSED = register(
         "tags",
         "A square bracket without its partner on the line. The model sees no tag there.",
         "{words} has only one square bracket of a pair: the model sees no tag there",
-        "Write the tag as {tag} on a line of its own.",
+        "{do}",
         fix="completes the tag, if it names a section",
         example="[verse\nMorning light on the pine\n[chorus]\nStay with me\n[outro]\n",
     )
@@ -264,11 +264,15 @@ def _unclosed(line: str) -> Hit:
     at = line.index("[") if "[" in line else line.index("]")
     for pattern in (_UNCLOSED_WHOLE, _UNOPENED):
         if (matched := pattern.fullmatch(line)) and (name := section_name(matched.group(1))):
-            return UNCLOSED.hit(at, line.strip(), [Edit(0, len(line), f"[{name}]")], tag=f"[{name}]")
+            return UNCLOSED.hit(
+                at, line.strip(), [Edit(0, len(line), f"[{name}]")], do=f"Write [{name}] on a line of its own."
+            )
     if (matched := _UNCLOSED_WORDS.fullmatch(line)) and (name := section_name(matched.group(1))):
         new = f"[{name}]\n{matched.group(2).strip()}"
-        return UNCLOSED.hit(at, line.strip(), [Edit(0, len(line), new)], tag=f"[{name}]")
-    return UNCLOSED.hit(at, line.strip(), tag="[verse]")
+        return UNCLOSED.hit(at, line.strip(), [Edit(0, len(line), new)], do=f"Write [{name}] on a line of its own.")
+    return UNCLOSED.hit(
+        at, line.strip(), do="Complete the tag on a line of its own; words for singing take no brackets."
+    )
 
 
 def _other_brackets(line: str, above: str) -> Hit | None:

@@ -210,10 +210,16 @@ def _name(character: str) -> str:
 
 
 def _around(text: str, index: int) -> str:
-    """The words around a place, on its line."""
-    start = max(text.rfind("\n", 0, index) + 1, index - 12)
-    end = text.find("\n", index)
-    return text[start : min(end if end >= 0 else len(text), index + 13)]
+    """The words around a place, on its line; whole ones, if they are not too long."""
+    first = text.rfind("\n", 0, index) + 1
+    last = text.find("\n", index)
+    last = last if last >= 0 else len(text)
+    start, end = max(first, index - 16), min(last, index + 17)
+    if start > first:
+        start = text.find(" ", start, index) + 1 or start
+    if end < last:
+        end = max(text.rfind(" ", index + 1, end), index + 1) if " " in text[index + 1 : end] else end
+    return text[start:end]
 
 
 def _as_meant(run: str) -> str | None:
