@@ -9,7 +9,7 @@ from pathlib import Path
 
 from music3_cli.song.lint.files import Options, lint_file, lint_text
 from music3_cli.song.lint.finding import Finding
-from music3_cli.song.lint.rule import RULES, Rule
+from music3_cli.song.lint.rule import RULES, Rule, sorted_rules
 from music3_cli.song.text import visible
 
 PAGE = Path(__file__).parent / "lint.md"
@@ -79,7 +79,7 @@ def page() -> str:
     """The whole page."""
     parts = [_HEAD]
     for subject, title in _SUBJECTS.items():
-        rules = [rule for rule in RULES.values() if rule.subject == subject]
+        rules = [rule for rule in sorted_rules() if rule.subject == subject]
         parts.append(f"\n## {title}\n")
         parts += [_section(rule) for rule in rules]
     return "".join(parts)

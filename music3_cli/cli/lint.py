@@ -100,17 +100,17 @@ def _ceiling(text: str | None) -> int | None:
 
 def _list_rules(as_json: bool) -> None:
     from music3_cli.song.lint import files as _all_rules  # noqa: F401  registers every rule
-    from music3_cli.song.lint.rule import RULES
+    from music3_cli.song.lint.rule import sorted_rules
 
     if as_json:
         console.document(
             [
                 {"id": rule.id, "severity": rule.severity, "about": rule.subject, "what": rule.what, "fix": rule.fix}
-                for rule in RULES.values()
+                for rule in sorted_rules()
             ]
         )
         return
-    for rule in RULES.values():
+    for rule in sorted_rules():
         if console.on_terminal():
             _paragraph(rule.id, rule.severity, rule.what, f"--fix {rule.fix}." if rule.fix else "")
         else:

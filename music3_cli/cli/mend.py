@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -88,5 +89,6 @@ def _write(target: Path, text: str, like: Path | None = None) -> None:
             shutil.copymode(like, partial)
         partial.replace(target)
     except OSError as error:
-        partial.unlink(missing_ok=True)
+        with suppress(OSError):
+            partial.unlink()
         raise OutputError(f"{target}: cannot be written ({error.strerror or error})") from None

@@ -133,7 +133,7 @@ def size_warnings(lyrics: Lyrics, caption: str, tokens: int, handling: Handling)
     """What lint says about a prompt of `tokens`; one that is too long is an error with the checkpoint's own numbers."""
     if handling.as_is:
         return []
-    findings = check_size(lyrics, caption, None, lambda _: tokens)
+    findings = check_size(lyrics, caption, None, tokens)
     return settle([finding for finding in findings if finding.severity == "warning"], handling.stops)
 
 

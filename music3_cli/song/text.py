@@ -152,4 +152,4 @@ def _nearest_file(file: Path) -> str:
     except OSError:
         return ""
     near = get_close_matches(file.name, names, n=1, cutoff=0.7)
-    return f"Did you mean {file.parent / near[0]}?" if near else "Check the name and the folder."
+    return f"Did you mean {file.parent / near[0]}?" if near else ""

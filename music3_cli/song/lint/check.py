@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from music3_cli.song.lint.caption_rules import check_caption
@@ -22,8 +22,6 @@ from music3_cli.song.lint.text_rules import check_characters
 from music3_cli.song.lyrics import Lyrics, parse_lyrics
 from music3_cli.song.place import Place, text_place
 from music3_cli.song.text import SourceFault, SourceText
-
-CountTokens = Callable[[str], int | None]
 
 
 @dataclass(frozen=True)
@@ -80,10 +78,10 @@ def check_together_with(lyrics: Lyrics, caption: str, *, selection: Selection = 
 
 
 def check_size(
-    lyrics: Lyrics, caption: str, ceiling: int | None, count_tokens: CountTokens | None, *, selection: Selection = ALL
+    lyrics: Lyrics, caption: str, ceiling: int | None, tokens: int | None, *, selection: Selection = ALL
 ) -> list[Finding]:
-    """The prompt's tokens, and what they leave for sound, placed in the lyrics."""
-    hits = check_length(lyrics.text, caption, ceiling, count_tokens)
+    """The prompt's tokens (None: to be estimated), and what they leave for sound, placed in the lyrics."""
+    hits = check_length(lyrics.text, caption, ceiling, tokens)
     return _located(hits, lyrics.source.name, _place(lyrics), selection, False)
 
 

@@ -14,7 +14,6 @@ from music3_cli.errors import InputError
 from music3_cli.song.lint import source_rules, text_rules
 from music3_cli.song.lint.check import (
     Caption,
-    CountTokens,
     check_a_caption,
     check_lyrics,
     check_size,
@@ -24,15 +23,21 @@ from music3_cli.song.lint.check import (
 )
 from music3_cli.song.lint.finding import ALL, Finding, Selection, finding_of, in_order, locate
 from music3_cli.song.lint.manifest import ENDINGS, ManifestSong, Value, read_manifest
+from music3_cli.song.lint.prompt_rules import may_be_near_a_limit
 from music3_cli.song.lint.rule import Hit
 from music3_cli.song.lyrics import Lyrics, parse_lyrics
 from music3_cli.song.place import text_place
 from music3_cli.song.presets import DEFAULT_PRESET, VOCALS, Preset, load_preset, preset_of
+from music3_cli.song.prompt import prompt_text
 from music3_cli.song.settings import SETTINGS, parse_duration
 from music3_cli.song.text import SourceFault, SourceText, clean_text, decode_text, read_bytes
 
 Kind = Literal["lyrics", "caption", "preset", "manifest"]
 KINDS: tuple[Kind, ...] = ("lyrics", "caption", "preset", "manifest")
+
+
+CountTokens = Callable[[str], int | None]
+"""The tokens of a prompt's text, or None where no tokenizer is there after all."""
 
 
 @dataclass(frozen=True)
@@ -162,9 +167,16 @@ def _lint_lyrics(source: SourceText, options: Options) -> Report:
     caption, more = _front_caption(lyrics, select)
     findings += more
     findings += check_together_with(lyrics, caption, selection=select)
-    findings += check_size(lyrics, caption, ceiling, options.count_tokens, selection=select)
+    findings += check_size(lyrics, caption, ceiling, _tokens(lyrics, caption, ceiling, options), selection=select)
     mended = fix_lyrics_file(source.text, select)
     return Report(source.name, findings, mended.text, _count(mended.hits))
+
+
+def _tokens(lyrics: Lyrics, caption: str, ceiling: int | None, options: Options) -> int | None:
+    prompt = prompt_text(caption, lyrics.text)
+    if options.count_tokens is None or not may_be_near_a_limit(prompt, ceiling):
+        return None
+    return options.count_tokens(prompt)
 
 
 def _front_matter(lyrics: Lyrics) -> tuple[list[Finding], int | None]:
@@ -311,7 +323,8 @@ def _inline_lyrics(value: Value, caption: str, file: str, ceiling: int | None, o
     yield from check_lyrics(lyrics, ceiling, selection=options.selection, fixable=False)
     if caption:
         yield from check_together_with(lyrics, caption, selection=options.selection)
-        yield from check_size(lyrics, caption, ceiling, options.count_tokens, selection=options.selection)
+        tokens = _tokens(lyrics, caption, ceiling, options)
+        yield from check_size(lyrics, caption, ceiling, tokens, selection=options.selection)
 
 
 def lint_all(paths: Iterable[str], kind: Kind | None, options: Options, told: Callable[[Report], None]) -> None:

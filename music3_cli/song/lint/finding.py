@@ -58,9 +58,10 @@ def locate(hit: Hit, file: str, place: Place | None, *, fixable: bool = True) ->
 def finding_of(fault: SourceFault, file: str) -> Finding:
     """A fault that was found while reading, as a finding of its rule."""
     rule = RULES[fault.rule]
+    advice = fault.hint or ("Correct it there." if fault.line else "Check the name and the folder.")
     # What can be mended about a file that cannot even be read is its encoding.
     return Finding(
-        file, fault.line, fault.column, rule.id, rule.severity, fault.what, fault.hint, "", fixable=bool(rule.fix)
+        file, fault.line, fault.column, rule.id, rule.severity, fault.what, advice, "", fixable=bool(rule.fix)
     )
 
 

@@ -5,7 +5,7 @@ lyrics fit together.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from music3_cli.song.caption import clean_caption
 from music3_cli.song.estimate import estimate_tokens
@@ -149,16 +149,18 @@ def check_special_in_caption(text: str) -> Iterator[Hit]:
         )
 
 
-def check_length(
-    lyrics: str, caption: str, ceiling: int | None, count_tokens: Callable[[str], int | None] | None
-) -> Iterator[Hit]:
-    """Tokens, and tokens + frames, against the model's limits. Without a tokenizer both are estimates."""
-    prompt = prompt_text(caption, lyrics)
-    estimate = estimate_tokens(prompt)
+def may_be_near_a_limit(prompt: str, ceiling: int | None) -> bool:
+    """Whether counting tokens exactly is worth its time: a tokenizer of 150 000 entries takes longer to read than all
+    rules, and most songs are far from every limit.
+    """
     wanted = 0 if ceiling is None else ceiling + _NEAR_FRAMES
-    # Most songs are far from every limit, and a tokenizer of 150 000 entries takes longer to read than all rules.
-    near = max(estimate / NEAR_TOKENS, (estimate + wanted) / CONTEXT) * (1 + _UNSURE) > 1
-    tokens = count_tokens(prompt) if near and count_tokens is not None else None
+    estimate = estimate_tokens(prompt) * (1 + _UNSURE)
+    return estimate > NEAR_TOKENS or estimate + wanted > CONTEXT
+
+
+def check_length(lyrics: str, caption: str, ceiling: int | None, tokens: int | None) -> Iterator[Hit]:
+    """Tokens, and tokens + frames, against the model's limits; `tokens` are estimated where they are not known."""
+    estimate = estimate_tokens(prompt_text(caption, lyrics))
     count = f"about {estimate} (estimated)" if tokens is None else str(tokens)
     # An estimate counts as too much only where it is sure to be.
     surely = tokens if tokens is not None else round(estimate * (1 - _UNSURE))

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, get_args
 
 Severity = Literal["error", "warning", "info"]
-Subject = Literal["file", "tags", "lyrics", "caption", "prompt", "manifest", "preset"]
+Subject = Literal["file", "tags", "lyrics", "caption", "prompt", "preset", "manifest"]
 
 
 @dataclass(frozen=True)
@@ -68,6 +68,14 @@ class Hit:
     edits: tuple[Edit, ...] = ()
 
 
+def sorted_rules() -> list[Rule]:
+    """Every rule, by subject, then the gravest first, then by id."""
+    subjects, severities = get_args(Subject), get_args(Severity)
+    return sorted(
+        RULES.values(), key=lambda rule: (subjects.index(rule.subject), severities.index(rule.severity), rule.id)
+    )
+
+
 def moved(hit: Hit, by: int) -> Hit:
     """The same hit `by` characters further on."""
     edits = tuple(Edit(edit.start + by, edit.end + by, edit.new) for edit in hit.edits)
@@ -75,7 +83,7 @@ def moved(hit: Hit, by: int) -> Hit:
 
 
 RULES: dict[str, Rule] = {}
-"""Every rule by id, in the order of docs/lint.md within a subject."""
+"""Every rule by id. Complete once `files.py` is imported, which knows every module of rules."""
 
 
 def register(rule: Rule) -> Rule:
