@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 from music3_cli.song.limits import clock
 from music3_cli.song.sections import split_sections
@@ -65,11 +66,14 @@ def syllables(text: str) -> int:
     """About how many syllables singing `text` takes, by script: vowel groups, or signs."""
     count = len(_ONE_EACH.findall(text)) - len(_SMALL_KANA.findall(text))
     count += round(len(_ABJAD.findall(text)) / 2.5)
-    for word in _LETTERS.findall(text):
-        if vowels := len(_VOWELS.findall(word)):
-            silent = vowels > 1 and _SILENT_E.fullmatch(word) is not None
-            count += vowels - silent
-    return count
+    return count + sum(map(_of_word, _LETTERS.findall(text)))
+
+
+@lru_cache(maxsize=4096)
+def _of_word(word: str) -> int:
+    """Groups of vowels; an e at the end of an English word is silent."""
+    vowels = len(_VOWELS.findall(word))
+    return vowels - (vowels > 1 and _SILENT_E.fullmatch(word) is not None)
 
 
 def song_length(lyrics: str) -> Length:

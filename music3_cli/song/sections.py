@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import lru_cache
 
 from music3_cli.song.lyrics import LEADING_TAGS, TAG
 
@@ -22,6 +23,9 @@ GUIDE_TAGS = (
     "solo",
     "outro",
 )
+LONGEST_NAME = 40
+"""Characters; a longer text names no section."""
+
 WORDLESS_TAGS = ("intro", "instrumental", "solo", "outro")
 """Sections that are usual without words."""
 
@@ -53,9 +57,10 @@ _EDGES = re.compile(r"^[\s:：.\-–—]+|[\s:：.\-–—]+$")
 _BLANKS = re.compile(r"[\s_-]+")
 
 
+@lru_cache(maxsize=4096)
 def section_name(text: str) -> str | None:
     """The guide's tag that `text` names, in any case, with a number or in another common language; else None."""
-    if len(text) > 40:
+    if len(text) > LONGEST_NAME:
         return None
     plain = _BLANKS.sub(" ", _EDGES.sub("", text).lower())
     for candidate in (plain, _without_number(plain)):

@@ -212,6 +212,33 @@ def test_a_caption_in_front_matter_is_found_where_it_stands(music3: Music3) -> N
     assert not finding["fixable"]
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        "Solo en la noche de abril\nEl río me llama por nombre",
+        "«\u202fÉté\u202f»… et le «\u202fCAFÉ»".replace("\u202f", "") + "\nLa lampe de papier s'en va",
+        "He said: hold on, the bridge is gone\nAnd the chorus of the crickets sang",
+        "A B C, the alphabet is free\nAm I the one who cannot see?",
+        "- Cześć, powiedział wiatr do mnie\n- Cześć, odrzekłem mu spokojnie",
+        "(ooh, ooh) the lanterns on the water\nCarry every wish we wrote (we wrote)",
+        "Twice I called you, twice you wandered\nRepeat after me, my darling daughter",
+        "می\u200cخواهم با تو باشم شب و روز\nدر این شهر دور از خانه ام هنوز",
+        "👩\u200d🎤 sings about the water\nCarry every wish we wrote",
+        "5 * 3 = 15 reasons to remember\nsnake_case_words and 100 % of December",
+        "夜空に　光る星を数えて\n君の名前を　そっと呼ぶ",
+    ],
+)
+def test_ordinary_lyrics_raise_nothing(words: str) -> None:
+    lyrics = parse_lyrics(SourceText("song.txt", f"[verse]\n{words}\n[outro]\n"))
+    assert [finding.text for finding in check_lyrics(lyrics, None)] == []
+
+
+def test_any_word_behind_a_tag_is_told() -> None:
+    for rest in ("x2", "repeat", "twice", "bis", "(x2)", "ad lib", "- softly", "*", "：", "[", "]"):
+        lyrics = parse_lyrics(SourceText("song.txt", f"[chorus] {rest}\nPaper lanterns on the water\n[outro]\n"))
+        assert [finding for finding in check_lyrics(lyrics, None) if finding.line == 1], rest
+
+
 @given(st.text(max_size=80), st.sampled_from(["lyrics", "caption"]))
 def test_any_text_can_be_linted_and_mended_once(text: str, kind: str) -> None:
     data = text.encode("utf-8", errors="surrogatepass")

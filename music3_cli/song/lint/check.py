@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from music3_cli.song.lint.caption_rules import check_caption
 from music3_cli.song.lint.finding import ALL, Finding, Selection, in_order, locate
@@ -33,13 +34,16 @@ class Caption:
     place: Place | None = None
 
 
-def line_hits(text: str) -> Iterator[Hit]:
-    """Hits in single lines of lyrics."""
-    yield from check_characters(text)
-    yield from check_special_in_lyrics(text)
-    yield from check_tags(text)
-    yield from check_pasted(text)
-    yield from check_lines(text)
+@lru_cache(maxsize=8)
+def line_hits(text: str) -> tuple[Hit, ...]:
+    """Hits in single lines of lyrics. Checking and mending ask about the same text several times."""
+    return (
+        *check_characters(text),
+        *check_special_in_lyrics(text),
+        *check_tags(text),
+        *check_pasted(text),
+        *check_lines(text),
+    )
 
 
 def sheet_hits(text: str, ceiling: int | None) -> Iterator[Hit]:

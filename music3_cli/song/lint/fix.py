@@ -14,29 +14,55 @@ Find = Callable[[str], Iterable[Hit]]
 
 
 @dataclass(frozen=True)
+class Round:
+    """The edits of one round in order of place, and where each one's text begins afterwards."""
+
+    edits: tuple[Edit, ...]
+    starts: tuple[int, ...]
+
+    @classmethod
+    def of(cls, edits: Sequence[Edit]) -> Round:
+        shift, starts = 0, []
+        for edit in edits:
+            starts.append(edit.start + shift)
+            shift += len(edit.new) - (edit.end - edit.start)
+        return cls(tuple(edits), tuple(starts))
+
+    def before(self, offset: int) -> int:
+        """The offset before this round; what an edit put in comes from the edit's place."""
+        index = bisect_right(self.starts, offset) - 1
+        if index < 0:
+            return offset
+        edit, inside = self.edits[index], offset - self.starts[index]
+        if inside < len(edit.new):
+            return edit.start + min(inside, max(0, edit.end - edit.start - 1))
+        return edit.end + inside - len(edit.new)
+
+
+@dataclass(frozen=True)
 class Mended:
     """A text after all edits.
 
     Attributes:
         hits: every hit that was applied, with its offset in the first text.
-        rounds: the edits of each round, in order of place.
+        rounds: what was edited, round by round.
     """
 
     text: str
     hits: tuple[Hit, ...]
-    rounds: tuple[tuple[Edit, ...], ...]
+    rounds: tuple[Round, ...]
 
     def origin(self, offset: int) -> int:
         """The offset in the first text of what stands at `offset` in the mended one."""
-        for edits in reversed(self.rounds):
-            offset = _before(offset, edits)
+        for done in reversed(self.rounds):
+            offset = done.before(offset)
         return offset
 
 
 def fix_text(text: str, find: Find) -> Mended:
     """Mend until `find` has nothing left to mend, so that fixing the result changes nothing."""
     hits: list[Hit] = []
-    rounds: list[tuple[Edit, ...]] = []
+    rounds: list[Round] = []
     for _ in range(MOST_ROUNDS):
         edits, done = _compatible(find(text))
         mended = _applied(text, edits)
@@ -44,7 +70,7 @@ def fix_text(text: str, find: Find) -> Mended:
             break
         so_far = Mended(text, (), tuple(rounds))
         hits += [replace(hit, start=so_far.origin(hit.start)) for hit in done]
-        rounds.append(tuple(edits))
+        rounds.append(Round.of(edits))
         text = mended
     return Mended(text, tuple(hits), tuple(rounds))
 
@@ -77,18 +103,3 @@ def _applied(text: str, edits: Sequence[Edit]) -> str:
         pieces += [text[end : edit.start], edit.new]
         end = edit.end
     return "".join([*pieces, text[end:]])
-
-
-def _before(offset: int, edits: Sequence[Edit]) -> int:
-    """Undo the shift of one round; what an edit put in comes from the edit's place."""
-    shift, new_starts = 0, []
-    for edit in edits:
-        new_starts.append(edit.start + shift)
-        shift += len(edit.new) - (edit.end - edit.start)
-    index = bisect_right(new_starts, offset) - 1
-    if index < 0:
-        return offset
-    edit, inside = edits[index], offset - new_starts[index]
-    if inside < len(edit.new):
-        return edit.start + min(inside, max(0, edit.end - edit.start - 1))
-    return edit.end + inside - len(edit.new)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from music3_cli.song.lint.rule import Edit, Hit, Rule, register
-from music3_cli.song.lyrics import FRONT_MATTER_FIELDS
+from music3_cli.song.lyrics import FRONT_MATTER_FIELDS, LEADING_TAGS
 from music3_cli.song.sections import section_name
 
 TIMESTAMP = register(
@@ -166,6 +166,8 @@ def check_pasted(text: str) -> Iterator[Hit]:
 
 def _repeats(line: str, start: int) -> Iterator[Hit]:
     words = line.strip()
+    if LEADING_TAGS.match(line):
+        return  # a mark behind a tag is the tag rules' business
     if is_repeat_mark(words) and words.lower() not in ("bis", "twice", "repeat"):
         yield REPEAT.hit(start + line.index(words), words)
     elif behind := _REPEAT_BEHIND.search(line):

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from music3_cli.song.lint.pasted_rules import is_repeat_mark, pasted_line
+from music3_cli.song.lint.pasted_rules import REPEAT, is_repeat_mark, pasted_line
 from music3_cli.song.lint.rule import Edit, Hit, Rule, moved, register
 from music3_cli.song.lyrics import LEADING_TAGS, TAG
-from music3_cli.song.sections import GUIDE_TAGS, WORDLESS_TAGS, is_other_name, near_section, section_name
+from music3_cli.song.sections import GUIDE_TAGS, LONGEST_NAME, WORDLESS_TAGS, is_other_name, near_section, section_name
 
 LINE_WORDS = register(
     Rule(
@@ -205,7 +205,7 @@ def check_tags(text: str) -> Iterator[Hit]:
             shape = _line_shape(line, above)
             if shape is not None:
                 yield moved(shape, start)
-            if shape is None or shape.rule in (LINE_WORDS, SEVERAL, INSIDE_LINE):
+            if shape is None or shape.rule in (LINE_WORDS, SEVERAL, INSIDE_LINE, REPEAT):
                 for hit in _tag_names(line):
                     yield moved(hit, start)
         start += len(line) + 1
@@ -234,7 +234,7 @@ def _square(line: str) -> Hit | None:
     tags = LEADING_TAGS.match(line)
     if tags and (rest := line[tags.end() :].strip()):
         if is_repeat_mark(rest):
-            return None  # lyrics-repeat-mark tells about it
+            return REPEAT.hit(tags.end(), rest)
         names = tags.group(1).strip()
         kept = line[: tags.start(1)] + names
         below = Edit(len(kept), len(line), f"\n{rest}" if any(map(str.isalnum, rest)) else "")
@@ -296,6 +296,8 @@ def _other_brackets(line: str, above: str) -> Hit | None:
 
 
 def _bare(line: str, above: str) -> Hit | None:
+    if len(line) > LONGEST_NAME and ":" not in line[:LONGEST_NAME] and "：" not in line[:LONGEST_NAME]:
+        return None
     decoration = _DECORATION.match(line)
     at = decoration.end() if decoration else 0
     heading = line[at:].strip()

@@ -144,6 +144,7 @@ _WIDE_SPACE = re.compile("^\u3000+(?=[ \t]*\\[)|(?<=\\])\u3000+", re.MULTILINE)
 _INVISIBLE = re.compile("[\u00ad\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u206f\ufeff\ufff9-\ufffb]")
 _JOINERS = "\u200c\u200d"
 _CONTROL = re.compile("[\x01-\x08\x0e-\x1b\x1f\x7f-\x84\x86-\x9f]")
+_LEADS = "ÂÃÄÅÐÑâ"
 _HIGH_RUN = re.compile("[\u0080-\u00ff€‚ƒ„…†‡ˆ‰Š‹ŒŽ‘’“”•–—˜™š›œžŸ]{2,}")
 
 
@@ -223,7 +224,12 @@ def _around(text: str, index: int) -> str:
 
 
 def _as_meant(run: str) -> str | None:
-    """`run` read again as UTF-8, if it can be: by chance that hardly happens to letters that are meant."""
+    """`run` read again as UTF-8, if it can be and begins as such runs do.
+
+    Short runs such as `É»` at the end of a French quotation can be read so by chance.
+    """
+    if run[0] not in _LEADS and len(run) < 6 and not run.startswith("ï»¿"):
+        return None
     data = bytearray()
     for character in run:
         try:
