@@ -164,6 +164,30 @@ def test_a_prompt_near_the_limit_is_a_warning_and_over_it_an_error(music3: Music
     assert over.code == 4 and "the model takes at most 5000" in over.err
 
 
+@pytest.mark.parametrize("where", ["hub", "folder"])
+def test_lint_counts_exactly_where_a_tokenizer_lies(
+    music3: Music3, demo_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    """With the tokenizer of the hub's cache or of MUSIC3_CHECKPOINT; without one it is an estimate."""
+    Path("near.txt").write_text("[verse]\n" + "Paper lanterns on the water\n" * 480 + "[outro]\n")
+    assert "(estimated)" in music3("lint", "near.txt", "--select", "prompt-*").out
+    if where == "hub":
+        hub = tmp_path / "hub" / "models--MiniMaxAI--MiniMax-Music3"
+        folder = hub / "snapshots" / "abc"
+        (hub / "refs").mkdir(parents=True)
+        (hub / "refs" / "main").write_text("abc\n")
+        monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
+    else:
+        folder = tmp_path / "checkpoint"
+        monkeypatch.setenv("MUSIC3_CHECKPOINT", str(folder))
+    (folder / "tokenizer").mkdir(parents=True)
+    (folder / "tokenizer" / "tokenizer.json").write_bytes((demo_root / "tokenizer" / "tokenizer.json").read_bytes())
+    out = music3("lint", "near.txt", "--select", "prompt-*").out
+    assert "[prompt-too-long]" in out and "(estimated)" not in out
+    (folder / "tokenizer" / "tokenizer.json").write_text("{}")
+    assert "(estimated)" in music3("lint", "near.txt", "--select", "prompt-*").out
+
+
 def test_an_instrumental_is_rendered_without_a_file(music3: Music3) -> None:
     ran = music3("render", "--instrumental", "--max-duration", "1", "--steps", "1", *DEMO, "--preset", "neo-soul")
     assert ran.code == 0, ran.err
