@@ -21,6 +21,21 @@ def render(
     caption: Annotated[Text, typer.Option(help="Description of the music.")] = None,
     caption_file: Annotated[Text, typer.Option(help="File with the description.")] = None,
     preset: Annotated[Text, typer.Option(help="Named description; see `music3 presets list`.")] = None,
+    set_values: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="KEY=VALUE for a preset's placeholder, such as bpm=92; repeatable."),
+    ] = None,
+    instrumental: Annotated[
+        bool,
+        typer.Option("--instrumental", help="No lyrics: sections for --max-duration (3:00); nobody sings, as a rule."),
+    ] = False,
+    fix_lyrics: Annotated[
+        bool, typer.Option("--fix-lyrics", help="Mend the lyrics as `music3 lint --fix` does; files stay as they are.")
+    ] = False,
+    lyrics_mode: Annotated[
+        str, typer.Option("--lyrics", help="checked, or as-is: no cleaning, no front matter, no lint.")
+    ] = "checked",
+    strict: Annotated[bool, typer.Option("--strict", help="Lint warnings stop the run too.")] = False,
     seed: Annotated[Text, typer.Option(help="0 to 2^64 - 1, or random. [default: 0]")] = None,
     takes: Annotated[Text, typer.Option(help="Songs of each file; take k uses seed + k - 1. [default: 1]")] = None,
     max_duration: Annotated[
@@ -125,20 +140,20 @@ def render(
         "normalize": normalize,
         "dither": dither,
     }
+    from music3_cli.cli.words import handling_of
+
     if from_codes:
         from music3_cli.jobs.from_codes import read_code_songs
 
-        if lyrics or caption_file:
-            raise UsageError("lyrics or a caption file do not go with --from-codes: the codes have their own")
+        words = (lyrics, caption_file, lyrics_mode != "checked", fix_lyrics, instrumental, set_values)
+        if any(words):
+            raise UsageError("lyrics and what is done with words do not go with --from-codes: the codes have their own")
         songs = read_code_songs(from_codes, flags, exact)
     elif exact:
         raise UsageError("--exact goes with --from-codes only")
-    elif not lyrics:
-        raise UsageError(
-            "no lyrics file was named", hint="Name one, or - for standard input; see music3 render --help."
-        )
     else:
-        songs = read_songs(lyrics, flags, caption_file)
+        handling = handling_of(lyrics, lyrics_mode, fix_lyrics, strict, instrumental, set_values)
+        songs = read_songs(lyrics or [], flags, caption_file, handling)
     if show_settings:
         from music3_cli.cli.plans import show_song_settings
 

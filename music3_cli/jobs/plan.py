@@ -16,10 +16,23 @@ from music3_cli.checkpoint.inventory import Checkpoint
 from music3_cli.errors import InputError, Music3Error, OutputError, UsageError, raise_all
 from music3_cli.jobs.naming import fill_template, fixed_ending, numbered, output_template, safe_name
 from music3_cli.jobs.sidecar import differences, has_codes, is_done
+from music3_cli.jobs.words import (
+    INSTRUMENTAL,
+    Handling,
+    check_placeholders_used,
+    check_words,
+    complete_for_instrumental,
+    filled_caption,
+    instrumental_lyrics,
+    placed_caption,
+    read_lyrics,
+    size_warnings,
+)
 from music3_cli.song.delivery import FORMATS, Delivery, make_delivery
+from music3_cli.song.instrumental import DEFAULT_PRESET as INSTRUMENTAL_PRESET
 from music3_cli.song.limits import MAX_FRAMES, MAX_SEED, clock, frames_to_seconds
-from music3_cli.song.lyrics import Lyrics, dropped_words, parse_lyrics
-from music3_cli.song.presets import load_preset
+from music3_cli.song.lyrics import Lyrics
+from music3_cli.song.presets import DEFAULT_PRESET, load_preset
 from music3_cli.song.prompt import Prompt, PromptTokenizer, check_prompt_length, frames_left
 from music3_cli.song.request import SongRequest
 from music3_cli.song.settings import Layer, Sourced, resolve
@@ -28,7 +41,6 @@ from music3_cli.song.text import read_text
 if TYPE_CHECKING:
     from music3_cli.song.codes import SongCodes
 
-DEFAULT_PRESET = "default"
 ON_EXISTS = ("keep", "overwrite", "number", "error")
 
 
@@ -40,6 +52,7 @@ class Song:
         settings: every setting with its source.
         notes, warnings: what the user should know.
         codes, exact: known codes, and whether they go through the talker step by step.
+        handling: what was done with its words.
     """
 
     id: str
@@ -49,6 +62,7 @@ class Song:
     warnings: tuple[str, ...] = ()
     codes: SongCodes | None = None
     exact: bool = False
+    handling: Handling = Handling()
 
     def value(self, name: str) -> Any:
         return self.settings[name].value
@@ -83,13 +97,19 @@ class Plan:
         return [song for song in self.songs if song.action == "render"]
 
 
-def read_songs(files: Sequence[str], flags: Mapping[str, object], caption_file: str | None) -> list[Song]:
-    """Read lyrics files and resolve their settings.
+def read_songs(
+    files: Sequence[str],
+    flags: Mapping[str, object],
+    caption_file: str | None,
+    handling: Handling = Handling(),  # noqa: B008  frozen
+) -> list[Song]:
+    """Read lyrics files, resolve their settings and run the lint rules.
 
     Args:
         files: paths, `-` for standard input.
         flags: raw values of flags by setting name; None where not given.
         caption_file: a caption to read, stronger than any other but `--caption`.
+        handling: what is done with the words.
 
     Raises:
         InputError, UsageError, ManyErrors: everything that is wrong with any of the files.
@@ -100,12 +120,14 @@ def read_songs(files: Sequence[str], flags: Mapping[str, object], caption_file: 
         raise UsageError("--caption and --caption-file: one of them was expected")
     layers = [Layer(flags, {name: f"--{name.replace('_', '-')}" for name in flags}, is_flags=True)]
     if caption_file is not None:
-        layers.insert(0, Layer({"caption": read_text(caption_file).text}, {"caption": caption_file}))
+        layers.insert(
+            0, Layer({"caption": read_text(caption_file, as_is=handling.as_is).text}, {"caption": caption_file})
+        )
     songs: list[Song] = []
     errors: list[Music3Error] = []
-    for file in files:
+    for file in [INSTRUMENTAL] if handling.instrumental else files:
         try:
-            songs.append(_read_song(file, layers))
+            songs.append(_read_song(file, layers, handling))
         except Music3Error as error:
             if error.message not in (known.message for known in errors):  # a wrong flag is one error, not one a file
                 errors.append(error)
@@ -113,44 +135,49 @@ def read_songs(files: Sequence[str], flags: Mapping[str, object], caption_file: 
     return with_unique_ids(songs)
 
 
-def _read_song(file: str, stronger: Sequence[Layer]) -> Song:
-    source = read_text(file)
-    lyrics = parse_lyrics(source)
+def _read_song(file: str, stronger: Sequence[Layer], handling: Handling) -> Song:
+    lyrics, notes = (instrumental_lyrics(None), list[str]()) if handling.instrumental else read_lyrics(file, handling)
+    name = lyrics.source.name
     front = Layer(
-        {name: item.value for name, item in lyrics.front_matter.items()},
-        {name: f"{source.name}:{item.line}" for name, item in lyrics.front_matter.items()},
+        {key: item.value for key, item in lyrics.front_matter.items()},
+        {key: f"{name}:{item.line}" for key, item in lyrics.front_matter.items()},
     )
     layers = [*stronger, front]
-    notes = [f"{source.name}: {note}" for note in source.notes]
-    preset = _preset_of(layers)
+    preset = _preset_of(layers, INSTRUMENTAL_PRESET if handling.instrumental else DEFAULT_PRESET)
+    loaded = None
     if preset.value:
         try:
             loaded = load_preset(preset.value)
         except InputError as error:
             where = "" if preset.source == "built-in" else f"{preset.source}: "
             raise InputError(f"{where}{error.message}", hint=error.hint) from None
-        values = {"caption": loaded.filled_caption(), **loaded.settings}
+        values = {"caption": filled_caption(loaded, handling), **loaded.settings}
         layers = [*_without_weaker_captions(layers), Layer(values, dict.fromkeys(values, f"preset {preset.value}"))]
         if preset.source == "built-in":
-            notes.append(f"{source.name}: no caption was given; the preset {preset.value!r} is used")
-    warnings = tuple(
-        f"{source.name}:{lost.line}:{lost.column}: the model will not see {lost.words!r}: words behind the tag "
-        f"{lost.tags} on the same line are dropped. Move them to a line of their own."
-        for lost in dropped_words(lyrics)
-    )
-    name = "stdin" if file == "-" else Path(file).stem
+            notes.append(f"{name}: no caption was given; the preset {preset.value!r} is used")
     settings = resolve(layers)
     settings["preset"] = preset
-    return Song(safe_name(name), lyrics, settings, tuple(notes), warnings)
+    check_placeholders_used(settings["caption"], name, handling)
+    ceiling = settings["max_duration"].value
+    if handling.instrumental:
+        lyrics = instrumental_lyrics(ceiling)
+        notes += complete_for_instrumental(settings)
+    caption = settings["caption"]
+    warnings = []
+    if not handling.as_is:
+        placed = placed_caption(caption, lyrics, loaded, handling)
+        warnings = check_words(lyrics, placed, caption.value, ceiling, handling.stops)
+    stem = "instrumental" if handling.instrumental else "stdin" if file == "-" else Path(file).stem
+    return Song(safe_name(stem), lyrics, settings, tuple(notes), tuple(warnings), handling=handling)
 
 
-def _preset_of(layers: Sequence[Layer]) -> Sourced[str]:
-    """The named preset; the default one where nobody names a preset or has a caption."""
+def _preset_of(layers: Sequence[Layer], default: str) -> Sourced[str]:
+    """The named preset; the one by default where nobody names a preset or has a caption."""
     for layer in layers:
         if layer.values.get("preset") is not None:
             return Sourced(str(layer.values["preset"]), layer.where["preset"])
     has_caption = any(layer.values.get("caption") is not None for layer in layers)
-    return Sourced("" if has_caption else DEFAULT_PRESET, "built-in")
+    return Sourced("" if has_caption else default, "built-in")
 
 
 def _without_weaker_captions(layers: Sequence[Layer]) -> list[Layer]:
@@ -198,6 +225,7 @@ def make_plan(
     template = output_template(output, sum(int(song.value("takes")) for song in songs), takes)
     ending = fixed_ending(template)
     notes = [note for song in songs for note in song.notes]
+    warnings = [warning for song in songs for warning in song.warnings]
     errors: list[Music3Error] = []
     takes_to_place: list[tuple[SongRequest, Path]] = []
     used: dict[Path, str] = {}
@@ -209,6 +237,8 @@ def make_plan(
                 check_codes(song.codes, song.lyrics.source.name, checkpoint.digest)
             delivery = make_delivery(song.settings, ending)
             check_writable(delivery.format)
+            if song.codes is None:
+                warnings.extend(size_warnings(song.lyrics, song.value("caption"), len(prompt.ids), song.handling))
             max_frames, note = _ceiling(song, prompt, checkpoint)
             notes.extend(note)
             first_seed, note = _first_seed(song)
@@ -236,8 +266,9 @@ def make_plan(
             errors.append(error)
     raise_all(errors)
     planned = _place(takes_to_place, default_dtype, on_exists, checkpoint.digest, keep_codes)
-    warnings = tuple(warning for song in songs for warning in song.warnings)
-    return Plan(tuple(planned), checkpoint, tuple(notes), warnings, tuple(songs), keep_codes)
+    # A caption of a flag or a preset is every song's, and told about once.
+    unique = tuple(dict.fromkeys(warnings))
+    return Plan(tuple(planned), checkpoint, tuple(notes), unique, tuple(songs), keep_codes)
 
 
 def _ceiling(song: Song, prompt: Prompt, checkpoint: Checkpoint) -> tuple[int, list[str]]:
