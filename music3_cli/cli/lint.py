@@ -64,12 +64,13 @@ def lint(
     from music3_cli.jobs.tokenizer import token_counter
 
     selection = Selection(_split(select), _split(ignore))
-    options = Options(selection, _ceiling(max_duration), token_counter())
+    mending = fix or output is not None
+    options = Options(selection, _ceiling(max_duration), token_counter(), mend=mending)
     reports: list[Report] = []
     lint_all(files, chosen, options, reports.append)
     written: list[str] = []
     to_stdout = False
-    if fix or output is not None:
+    if mending:
         from music3_cli.cli.mend import write_mended
 
         if output is None and "-" in files:

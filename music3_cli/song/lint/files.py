@@ -48,11 +48,13 @@ class Options:
         selection: which rules count.
         ceiling: frames, for lyrics that have no ceiling of their own.
         count_tokens: the checkpoint's tokenizer; None to estimate.
+        mend: give the mended text, which takes longer.
     """
 
     selection: Selection = ALL
     ceiling: int | None = None
     count_tokens: CountTokens | None = None
+    mend: bool = True
 
 
 @dataclass(frozen=True)
@@ -168,6 +170,8 @@ def _lint_lyrics(source: SourceText, options: Options) -> Report:
     findings += more
     findings += check_together_with(lyrics, caption, selection=select)
     findings += check_size(lyrics, caption, ceiling, _tokens(lyrics, caption, ceiling, options), selection=select)
+    if not options.mend:
+        return Report(source.name, findings)
     mended = fix_lyrics_file(source.text, select)
     return Report(source.name, findings, mended.text, _count(mended.hits))
 
