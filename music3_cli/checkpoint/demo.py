@@ -25,7 +25,7 @@ from music3_cli.checkpoint.workers import finish
 from music3_cli.errors import OutputError
 from music3_cli.song.prompt import SPECIAL_TOKENS
 
-DEMO_REVISION = 1
+DEMO_REVISION = 2
 """Raised with every change of the demo's content; a test pins the content's digest to it."""
 
 DEMO_FRAMES = 300
