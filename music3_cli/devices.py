@@ -7,15 +7,13 @@ from contextlib import contextmanager
 
 import torch
 
+from music3_cli.checkpoint import memory
 from music3_cli.checkpoint.inventory import Checkpoint
-from music3_cli.checkpoint.layout import AUDIO_CODE_OFFSET, AUDIO_END, LAST_TOKEN
+from music3_cli.checkpoint.memory import ACOUSTIC_WORK_BYTES
 from music3_cli.errors import DeviceError
 from music3_cli.models.backbone import KVCache
 
 DTYPES = {"bf16": torch.bfloat16, "fp32": torch.float32}
-
-ACOUSTIC_WORK_BYTES = 2 * 2**30
-"""Activations of one window, both guidance rows, with room to spare."""
 
 
 def resolve_device(name: str) -> torch.device:
@@ -54,18 +52,12 @@ def default_talker_dtype(device: torch.device) -> str:
 
 def talker_bytes(checkpoint: Checkpoint, dtype: torch.dtype) -> int:
     """Device memory of the talker's weights: of embedding and head only the rows that are used."""
-    backbone = checkpoint.architecture.backbone
-    count = sum(entry.parameters for _, entry in checkpoint.components["language_model"].tensors.values())
-    count += sum(entry.parameters for _, entry in checkpoint.components["rvq_depth_decoder"].tensors.values())
-    codes = LAST_TOKEN - AUDIO_CODE_OFFSET
-    unused_rows = (backbone.vocab_size - codes) + (backbone.vocab_size - codes - len((AUDIO_END,)))
-    return (count - unused_rows * backbone.hidden_size) * dtype.itemsize
+    return memory.talker_bytes(checkpoint.components, checkpoint.architecture, dtype.itemsize)
 
 
 def acoustic_bytes(checkpoint: Checkpoint) -> int:
     """Device memory of the acoustic stage's weights, float32."""
-    names = ("condition_encoder", "transformer", "vocoder")
-    return sum(checkpoint.components[name].file_bytes for name in names)
+    return memory.acoustic_bytes(checkpoint.components)
 
 
 def check_memory(checkpoint: Checkpoint, device: torch.device, dtype: torch.dtype, positions: int) -> None:

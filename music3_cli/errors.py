@@ -86,7 +86,8 @@ class ManyErrors(Music3Error):
 
 
 def raise_all(errors: Sequence[Music3Error]) -> None:
-    """Raise nothing, the one error, or all of them together."""
+    """Raise nothing, the one error, or all of them together; several errors in one count each for itself."""
+    errors = [part for error in errors for part in (error.errors if isinstance(error, ManyErrors) else (error,))]
     if len(errors) == 1:
         raise errors[0]
     if errors:

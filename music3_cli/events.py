@@ -124,6 +124,7 @@ class SongFinished(Event):
     finish_reason: str
     timings: Mapping[str, float] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
+    levels: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -144,3 +145,48 @@ class RunFinished(Event):
     seconds: float
     exit_code: int
     peak_device_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class WorkStarted(Event):
+    """Long work over files begins: `work` is `download`, `verify`, `convert` or `check`."""
+
+    work: str
+    files: int
+    total_bytes: int
+
+
+@dataclass(frozen=True)
+class WorkProgress(Event):
+    work: str
+    done_bytes: int
+    total_bytes: int
+
+
+@dataclass(frozen=True)
+class WorkFinished(Event):
+    work: str
+    files: int
+    done_bytes: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class DownloadFinished(Event):
+    """The checkpoint lies whole and right in `path`; `fetched` is false where it did already."""
+
+    path: str
+    fetched: bool
+
+
+@dataclass(frozen=True)
+class ConvertFinished(Event):
+    """The modular folder is in place. `check` compares it with another one: `equal` (a count), `different`, `missing`
+    and `extra` tensors; None where nobody asked.
+    """
+
+    path: str
+    tensors: int
+    bytes: int
+    peak_memory_bytes: int
+    check: Mapping[str, object] | None = None

@@ -8,9 +8,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from music3_cli.acoustic.engine import AcousticEngine, Sound
+from music3_cli.audio.tags import Tags
 from music3_cli.audio.writer import AudioWriter, WrittenAudio
 from music3_cli.checkpoint import load
 from music3_cli.checkpoint.inventory import Checkpoint
@@ -27,10 +29,13 @@ from music3_cli.events import (
     TalkerFinished,
     TalkerProgress,
     TalkerStarted,
+    Warned,
 )
-from music3_cli.randomness import song_randomness
+from music3_cli.randomness import ForcedRandomness, SongRandomness, dither_words, song_randomness
+from music3_cli.song.codes import SongCodes
 from music3_cli.song.request import SongRequest
 from music3_cli.talker.engine import MOST_SLOTS, TalkerEngine, TalkerSong
+from music3_cli.talker.forcing import forced_hiddens
 from music3_cli.talker.state import Slots
 
 FRAMES_AN_EVENT = 5
@@ -38,21 +43,26 @@ FRAMES_AN_EVENT = 5
 
 @dataclass(frozen=True)
 class RenderJob:
-    """A song and where it goes."""
+    """A song, where it goes, and its file's labels."""
 
     request: SongRequest
     path: Path
+    tags: Tags
 
 
 @dataclass(frozen=True)
 class SongRendered(Event):
-    """A whole song under its unfinished name; whoever takes this event commits the writer, or the file is removed."""
+    """A whole song under its unfinished name; whoever takes this event commits the writer, or the file is removed.
+
+    Attributes:
+        seams: where windows join, in seconds.
+    """
 
     job: RenderJob
     writer: AudioWriter
     audio: WrittenAudio
-    frames: int
-    finish_reason: str
+    codes: SongCodes
+    seams: tuple[float, ...]
     talker_seconds: float
     acoustic_seconds: float
 
@@ -60,7 +70,10 @@ class SongRendered(Event):
 class Pipeline:
     """Both stages resident on one device."""
 
-    def __init__(self, checkpoint: Checkpoint, device: torch.device, talker_dtype: str) -> None:
+    def __init__(
+        self, checkpoint: Checkpoint, device: torch.device, talker_dtype: str, cuda_graph: bool = True
+    ) -> None:
+        self.cuda_graph = cuda_graph
         self.checkpoint, self.device, self.dtype = checkpoint, device, DTYPES[talker_dtype]
         self.device_name = device_name(device)
 
@@ -84,7 +97,7 @@ class Pipeline:
 
         with _memory_errors(self.device), torch.inference_mode():
             parts = (self.checkpoint, self.device)
-            self._talker = TalkerEngine(load.load_talker(*parts, self.dtype, progress))
+            self._talker = TalkerEngine(load.load_talker(*parts, self.dtype, progress), self.cuda_graph)
             yield LoadProgress(done, total)
             condition = load.load_condition_encoder(*parts, self.dtype, progress)
             transformer = load.load_transformer(*parts, progress)
@@ -101,28 +114,28 @@ class Pipeline:
         Raises:
             DeviceError: out of memory.
         """
-        backbone = self.checkpoint.architecture.backbone
         songs = [
             TalkerSong(
                 job.request.id,
                 job.request.prompt.ids,
                 job.request.prompt.unconditional_ids,
                 job.request.max_frames,
-                song_randomness(job.request.seed_scheme, job.request.seed, backbone.vocab_size),
+                self._randomness(job.request),
             )
             for job in jobs
         ]
-        talker = self._talker.talker
-        size = Slots.bytes_a_song(talker, max(s.positions for s in songs), max(s.max_frames for s in songs))
-        by_id = dict(zip((song.id for song in songs), jobs, strict=True))
+        size = Slots.bytes_a_song(
+            self._talker.talker, max(song.positions for song in songs), max(song.max_frames for song in songs)
+        )
+        by_id = {song.id: (job, song) for job, song in zip(jobs, songs, strict=True)}
         with _memory_errors(self.device), true_fp32():
             slots = songs_that_fit(size, self.device, MOST_SLOTS[self.device.type])
-            for event in self._talk(songs, slots):
+            for event in self._talk(jobs, songs, slots):
                 yield event
                 if isinstance(event, TalkerFinished):
-                    song = next(song for song in songs if song.id == event.song)
+                    job, song = by_id[event.song]
                     try:
-                        yield from self._sound(by_id[song.id], song)
+                        yield from self._sound(job, song)
                     except (SongError, OutputError) as error:
                         yield SongFailed(song.id, error.message, error.hint)
                     song.release()
@@ -131,16 +144,47 @@ class Pipeline:
         """The most device memory that tensors took so far; 0 on a CPU."""
         return torch.cuda.max_memory_allocated(self.device) if self.device.type == "cuda" else 0
 
-    def _talk(self, songs: Sequence[TalkerSong], slots: int) -> Iterator[Event]:
+    def _randomness(self, request: SongRequest) -> SongRandomness:
+        vocabulary = self.checkpoint.architecture.backbone.vocab_size
+        own = song_randomness(request.seed_scheme, request.seed, vocabulary, request.noise_seed)
+        if request.codes is None:
+            return own
+        state = request.codes.noise_state
+        if request.noise_seed != request.codes.record["settings"].get("noise_seed"):
+            state = None  # it belongs to the first render's noise
+        return ForcedRandomness(request.codes.steps_FC.tolist(), own, None if state is None else state.tobytes())
+
+    def _talk(self, jobs: Sequence[RenderJob], songs: Sequence[TalkerSong], slots: int) -> Iterator[Event]:
+        to_step = []
+        for job, song in zip(jobs, songs, strict=True):
+            if job.request.codes is None or job.request.exact:
+                to_step.append(song)
+            else:
+                yield TalkerStarted(song.id, len(song.ids), song.max_frames)
+                self._force(song, job.request.codes)
+                yield TalkerFinished(song.id, song.frames, song.finish_reason, song.seconds)
+        known = {song.id: job.request.codes for job, song in zip(jobs, songs, strict=True)}
         started: set[str] = set()
-        for song in self._talker.run(songs, slots):
+        for song in self._talker.run(to_step, slots):
             if song.id not in started:
+                if not started and self._talker.eager_because:
+                    yield Warned(f"the talker runs without CUDA graphs, slower: {self._talker.eager_because}")
                 started.add(song.id)
                 yield TalkerStarted(song.id, len(song.ids), song.max_frames)
             if song.finish_reason:
+                if codes := known[song.id]:
+                    song.finish_reason = codes.finish_reason
                 yield TalkerFinished(song.id, song.frames, song.finish_reason, song.seconds)
             elif song.frames % FRAMES_AN_EVENT == 0:
                 yield TalkerProgress(song.id, song.frames, song.max_frames)
+
+    def _force(self, song: TalkerSong, codes: SongCodes) -> None:
+        """All hiddens of a song whose codes are known."""
+        started = time.perf_counter()
+        hiddens_FCH = torch.cat(list(forced_hiddens(self._talker.talker, song.ids, torch.from_numpy(codes.steps_FC))))
+        priming_C, codes_FC = (torch.from_numpy(part) for part in (codes.priming_C, codes.codes_FC))
+        song.finish(codes.finish_reason, priming_C, codes_FC, hiddens_FCH)
+        song.seconds = time.perf_counter() - started
 
     def _sound(self, job: RenderJob, song: TalkerSong) -> Iterator[Event]:
         if not song.frames:
@@ -151,16 +195,31 @@ class Pipeline:
         started = time.perf_counter()
         windows, steps = self._acoustic.windows(song.frames), job.request.steps
         yield AcousticStarted(song.id, len(windows), steps)
-        sample_rate = self.checkpoint.architecture.vocoder.sampling_rate
-        with AudioWriter(job.path, sample_rate, job.request.bit_depth) as writer:
-            for part in self._acoustic.run(song.frame_hiddens(), song.randomness, steps):
+        codes = _codes_of(song)  # before the first noise is drawn
+        sample_rate, seams, samples = self.checkpoint.architecture.vocoder.sampling_rate, [], 0
+        request = job.request
+        with AudioWriter(job.path, sample_rate, request.delivery, lambda: dither_words(request.seed)) as writer:
+            for part in self._acoustic.run(song.frame_hiddens(), song.randomness, steps, request.guidance):
                 if isinstance(part, Sound):
                     writer.write(part.samples_CS.numpy())
+                    samples += part.samples_CS.shape[1]
+                    seams.append(round(samples / sample_rate, 4))
                 else:
                     yield AcousticProgress(song.id, part.window.index, len(windows), part.steps, steps)
-            audio = writer.finish()
+            audio = writer.finish(job.tags)
             seconds = time.perf_counter() - started
-            yield SongRendered(job, writer, audio, song.frames, song.finish_reason, song.seconds, seconds)
+            yield SongRendered(job, writer, audio, codes, tuple(seams[:-1]), song.seconds, seconds)
+
+
+def _codes_of(song: TalkerSong) -> SongCodes:
+    """A song's codes once the talker is done with it."""
+    state = song.randomness.noise_state()
+    return SongCodes(
+        np.array(song.codes, np.int16),
+        np.array(song.priming, np.int16),
+        song.finish_reason,
+        None if state is None else np.frombuffer(state, np.uint8),
+    )
 
 
 @contextmanager

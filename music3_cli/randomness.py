@@ -8,9 +8,10 @@ by all talker draws and then by all windows; it exists to compare with the refer
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
+import numpy as np
 import torch
 
 from music3_cli.checkpoint.layout import AUDIO_CODE_OFFSET, AUDIO_END
@@ -79,6 +80,12 @@ class SongRandomness(Protocol):
 
     scheme: str
 
+    def noise_state(self) -> bytes | None:
+        """What the noise depends on besides its seed: the generator's state now, behind the talker's draws; None where
+        there is nothing.
+        """
+        ...
+
     def noise(self, window: int, shape: tuple[int, ...], device: torch.device) -> torch.Tensor:
         """float32 normal noise of one window; windows are asked for in order, after the talker is done."""
         ...
@@ -89,12 +96,15 @@ class ServerRandomness:
 
     scheme = "server"
 
-    def __init__(self, seed: int) -> None:
-        self.seed = seed
+    def __init__(self, seed: int, noise_seed: int | None = None) -> None:
+        self.noise_seed = seed if noise_seed is None else noise_seed
         self.talker_seed = talker_seed(seed)
 
+    def noise_state(self) -> bytes | None:
+        return None
+
     def noise(self, window: int, shape: tuple[int, ...], device: torch.device) -> torch.Tensor:
-        generator = torch.Generator(device).manual_seed(window_seed(self.seed, window))
+        generator = torch.Generator(device).manual_seed(window_seed(self.noise_seed, window))
         return torch.randn(shape, generator=generator, device=device)
 
 
@@ -103,9 +113,10 @@ class ReferenceRandomness:
 
     scheme = "diffusers"
 
-    def __init__(self, seed: int, vocabulary: int) -> None:
-        # torch seeds are 64-bit patterns; negative ones are how it spells the upper half.
-        self.generator = torch.Generator().manual_seed(seed if seed < 2**63 else seed - 2**64)
+    def __init__(self, seed: int, vocabulary: int, noise_seed: int | None = None) -> None:
+        self.generator = _generator(seed)
+        # With a seed of its own the noise no longer depends on how many draws the talker made.
+        self.noise_generator = self.generator if noise_seed is None else _generator(noise_seed)
         self.vocabulary = vocabulary
 
     def draw(self, probabilities_1V: torch.Tensor, codebook: int) -> int:
@@ -119,10 +130,62 @@ class ReferenceRandomness:
         token = int(torch.multinomial(full, 1, generator=self.generator))
         return 0 if token == AUDIO_END else token - AUDIO_CODE_OFFSET + 1
 
+    def noise_state(self) -> bytes | None:
+        return bytes(self.noise_generator.get_state().tolist())
+
     def noise(self, window: int, shape: tuple[int, ...], device: torch.device) -> torch.Tensor:
-        return torch.randn(shape, generator=self.generator).to(device)
+        return torch.randn(shape, generator=self.noise_generator).to(device)
 
 
-def song_randomness(scheme: str, seed: int, vocabulary: int) -> SongRandomness:
-    """The random numbers of a song under `scheme`; `vocabulary` is the backbone's."""
-    return ServerRandomness(seed) if scheme == "server" else ReferenceRandomness(seed, vocabulary)
+def _generator(seed: int) -> torch.Generator:
+    # torch seeds are 64-bit patterns; negative ones are how it spells the upper half.
+    return torch.Generator().manual_seed(seed if seed < 2**63 else seed - 2**64)
+
+
+class ForcedRandomness:
+    """A song whose codes are known: its draws are those, its noise is its scheme's.
+
+    Args:
+        steps: 8 codes of every step, the unemitted first one included.
+        noise_from: the scheme's own randomness.
+        noise_state: where the scheme needs one, and no noise seed of its own was given.
+    """
+
+    scheme = "codes"
+
+    def __init__(
+        self, steps: Sequence[Sequence[int]], noise_from: SongRandomness, noise_state: bytes | None = None
+    ) -> None:
+        self.steps, self._noise_from = steps, noise_from
+        if noise_state is not None and isinstance(noise_from, ReferenceRandomness):
+            noise_from.noise_generator.set_state(torch.tensor(list(noise_state), dtype=torch.uint8))
+
+    def noise_state(self) -> bytes | None:
+        return self._noise_from.noise_state()
+
+    def noise(self, window: int, shape: tuple[int, ...], device: torch.device) -> torch.Tensor:
+        return self._noise_from.noise(window, shape, device)
+
+
+def dither_words(seed: int) -> Callable[[int], np.ndarray]:
+    """Random 64-bit words for the dither of a song's file: Philox, keyed by the seed; its raw words are the same with
+    every numpy.
+
+    Returns:
+        a function that gives the next n words as uint64.
+    """
+    digest = hashlib.blake2b(f"music3-dither:{seed}".encode(), digest_size=16).digest()
+    words: Callable[[int], np.ndarray] = np.random.Philox(key=int.from_bytes(digest, "little")).random_raw
+    return words
+
+
+def song_randomness(scheme: str, seed: int, vocabulary: int, noise_seed: int | None = None) -> SongRandomness:
+    """The random numbers of a song under `scheme`.
+
+    Args:
+        vocabulary: the backbone's.
+        noise_seed: another seed for the windows' noise alone.
+    """
+    if scheme == "server":
+        return ServerRandomness(seed, noise_seed)
+    return ReferenceRandomness(seed, vocabulary, noise_seed)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 
 from music3_cli.acoustic.flow import (
+    GUIDANCE,
     Carry,
     end_on_carry,
     euler_step,
@@ -50,7 +51,9 @@ class AcousticEngine:
         return plan_windows(frames, self.condition.config)
 
     @torch.inference_mode()
-    def run(self, hiddens_FD: torch.Tensor, randomness: SongRandomness, steps: int) -> Iterator[Solved | Sound]:
+    def run(
+        self, hiddens_FD: torch.Tensor, randomness: SongRandomness, steps: int, guidance: float = GUIDANCE
+    ) -> Iterator[Solved | Sound]:
         """A song's sound from all its frame hiddens [F, 8 x H], in window order."""
         carry: Carry | None = None
         for window in self.windows(len(hiddens_FD)):
@@ -63,7 +66,7 @@ class AcousticEngine:
             for step in range(steps):
                 if carry:
                     x_LC = hold_overlap(x_LC, noise_LC, carry, times[step])
-                x_LC = euler_step(self.transformer, x_LC, condition_LC, times[step], times[step + 1])
+                x_LC = euler_step(self.transformer, x_LC, condition_LC, times[step], times[step + 1], guidance)
                 yield Solved(window, step + 1)
             if carry:
                 x_LC = end_on_carry(x_LC, carry)

@@ -48,7 +48,12 @@ def hold_overlap(x_LC: torch.Tensor, noise_LC: torch.Tensor, carry: Carry, time:
 
 
 def euler_step(
-    transformer: FlowTransformer, x_LC: torch.Tensor, condition_LC: torch.Tensor, time: float, following: float
+    transformer: FlowTransformer,
+    x_LC: torch.Tensor,
+    condition_LC: torch.Tensor,
+    time: float,
+    following: float,
+    guidance: float = GUIDANCE,
 ) -> torch.Tensor:
     """One step from `time` to `following` along the guided velocity; both guidance rows go in one forward, and the
     unconditional row's condition is zero.
@@ -56,7 +61,7 @@ def euler_step(
     rows = torch.stack((condition_LC, torch.zeros_like(condition_LC)))
     now = torch.tensor(time, device=x_LC.device)
     conditional_LC, unconditional_LC = transformer(x_LC.expand(2, -1, -1), now, rows)
-    return x_LC + (following - time) * (unconditional_LC + GUIDANCE * (conditional_LC - unconditional_LC))
+    return x_LC + (following - time) * (unconditional_LC + guidance * (conditional_LC - unconditional_LC))
 
 
 def end_on_carry(x_LC: torch.Tensor, carry: Carry) -> torch.Tensor:

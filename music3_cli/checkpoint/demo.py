@@ -19,10 +19,13 @@ import platformdirs
 from music3_cli.checkpoint.headers import Buffer
 from music3_cli.checkpoint.layout import Component
 from music3_cli.checkpoint.random_weights import Spread, write_random_checkpoint
+from music3_cli.checkpoint.record import write_record
+from music3_cli.checkpoint.stock import read_files, table_of
+from music3_cli.checkpoint.workers import finish
 from music3_cli.errors import OutputError
 from music3_cli.song.prompt import SPECIAL_TOKENS
 
-DEMO_REVISION = 1
+DEMO_REVISION = 2
 """Raised with every change of the demo's content; a test pins the content's digest to it."""
 
 DEMO_FRAMES = 300
@@ -113,6 +116,8 @@ def demo_checkpoint(is_whole: Callable[[Path], bool]) -> Path:
         with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".demo-") as work:
             made = Path(work) / "demo"
             write_demo(made)
+            examined = finish(read_files(made, (), "verify"))
+            write_record(made, table_of(examined, "demo", str(DEMO_REVISION)), "demo")
             if folder.exists() and not is_whole(folder):
                 shutil.rmtree(folder)
             # Another process may have been faster; its folder has the same content.

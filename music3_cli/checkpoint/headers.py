@@ -8,12 +8,13 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
-from music3_cli.errors import CheckpointError
+from music3_cli.checkpoint.findings import Fault, Finding, faults, first_few
+from music3_cli.errors import raise_all
 
 Buffer: TypeAlias = "bytes | bytearray | memoryview"
 
@@ -55,47 +56,84 @@ def read_header(path: Path) -> Header:
     """Read and check one file's header.
 
     Raises:
-        CheckpointError: missing, truncated, too long, not JSON, or tensors that overlap, leave gaps or do not fit.
+        Fault, ManyErrors: missing, no plain file, truncated, header too long or not JSON, tensors that overlap, leave
+            gaps or do not fit.
     """
+    raw, size = _read_raw(path)
+    tensors = _parse(path, raw)
+    wrong = []
+    end = 0
+    for name, entry in sorted(tensors.items(), key=lambda item: (item[1].start, item[1].stop)):
+        if entry.start != end:
+            kind = "gap" if entry.start > end else "overlap"
+            wrong.append(_bad(path, f"{kind}: tensor {name} begins at byte {entry.start:,}", f"byte {end:,}"))
+        needed = entry.parameters * DTYPE_BYTES[entry.dtype]
+        if entry.stop - entry.start != needed:
+            what = f"tensor {name} of shape {list(entry.shape)} {entry.dtype} has {entry.stop - entry.start:,} bytes"
+            wrong.append(_bad(path, what, f"{needed:,} bytes"))
+        end = max(end, entry.stop)
+    wrong = first_few(wrong, "such tensors")
+    total = 8 + len(raw) + end
+    if size != total:
+        kind = "truncated" if size < total else "longer"
+        text = "truncated" if size < total else "longer than its header says"
+        wrong.append(Finding(kind, path, f"{text}: {size:,} bytes", f"{total:,} bytes"))
+    raise_all(faults(wrong))
+    return Header(path, tensors, len(raw), size, hashlib.sha256(raw).hexdigest())
 
-    def bad(what: str) -> CheckpointError:
-        return CheckpointError(f"{path}: {what}", hint="The file is damaged or half downloaded: fetch it again.")
 
+def _read_raw(path: Path) -> tuple[bytes, int]:
+    """A header's bytes and the file's size."""
     try:
+        # Opening a pipe or a device would wait for ever or read what is no file.
+        if path.exists() and not path.is_file():
+            raise Fault(Finding("unreadable", path, "not a plain file"))
         with path.open("rb") as stream:
             size = os.fstat(stream.fileno()).st_size
             prefix = stream.read(8)
             if len(prefix) < 8:
-                raise bad(f"{size} bytes; a weight file was expected")
+                raise Fault(Finding("truncated", path, f"truncated: {size} bytes", "a weight file"))
             length = int.from_bytes(prefix, "little")
             if length > min(MAX_HEADER_BYTES, size - 8):
-                raise bad(f"its header should be {length:,} bytes long, the file has {size:,} bytes")
-            raw = stream.read(length)
+                raise Fault(_bad(path, f"its header should be {length:,} bytes long, the file has {size:,} bytes"))
+            return stream.read(length), size
     except FileNotFoundError:
-        raise CheckpointError(f"{path}: missing", hint="The checkpoint is incomplete: fetch this file.") from None
+        raise Fault(Finding("missing", path, "missing")) from None
     except OSError as error:
-        raise CheckpointError(f"{path}: cannot be read ({error.strerror or error})") from None
+        raise Fault(
+            Finding("unreadable", path, f"cannot be read ({error.strerror or error})", hint="Check its permissions.")
+        ) from None
+
+
+def _parse(path: Path, raw: bytes) -> dict[str, TensorEntry]:
     try:
-        entries = json.loads(raw)
+        entries = parse_json(raw)
         if not isinstance(entries, dict):
             raise ValueError
         entries.pop("__metadata__", None)
-        tensors = {name: _entry(entry) for name, entry in entries.items()}
+        return {name: _entry(entry) for name, entry in entries.items()}
     except (ValueError, KeyError, TypeError, RecursionError):
-        raise bad("its header is not readable as safetensors") from None
-    end = 0
-    for name, entry in sorted(tensors.items(), key=lambda item: (item[1].start, item[1].stop)):
-        if entry.start != end:
-            raise bad(f"tensor {name} begins at byte {entry.start:,}, {end:,} was expected (gap or overlap)")
-        if entry.stop - entry.start != entry.parameters * DTYPE_BYTES[entry.dtype]:
-            raise bad(
-                f"tensor {name} of shape {list(entry.shape)} {entry.dtype} has {entry.stop - entry.start:,} bytes"
-            )
-        end = entry.stop
-    if size != 8 + length + end:
-        kind = "truncated" if size < 8 + length + end else "longer than its header says"
-        raise bad(f"{kind}: {size:,} bytes, {8 + length + end:,} were expected")
-    return Header(path, tensors, length, size, hashlib.sha256(raw).hexdigest())
+        raise Fault(_bad(path, "its header is not readable as safetensors")) from None
+
+
+def _bad(path: Path, found: str, expected: str = "") -> Finding:
+    return Finding("header", path, found, expected)
+
+
+def parse_json(raw: bytes) -> Any:
+    """JSON in which no name comes twice in an object: readers differ about which one counts.
+
+    Raises:
+        ValueError, RecursionError: not JSON, or a name comes twice.
+    """
+
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        content = dict(pairs)
+        if len(content) != len(pairs):
+            raise ValueError("a name comes twice")
+        return content
+
+    return json.loads(raw, object_pairs_hook=unique)
 
 
 def _entry(entry: dict[str, object]) -> TensorEntry:
@@ -105,7 +143,29 @@ def _entry(entry: dict[str, object]) -> TensorEntry:
     start, stop = offsets
     if any(isinstance(number, bool) or not isinstance(number, int) or number < 0 for number in (*shape, start, stop)):
         raise ValueError
+    if start > stop:
+        raise ValueError
     return TensorEntry(str(dtype), tuple(shape), start, stop)
+
+
+def tensor_blocks(header: Header, entry: TensorEntry, block_bytes: int) -> Iterator[bytes]:
+    """A tensor's bytes, in blocks.
+
+    Raises:
+        Fault: the file cannot be read, or ends too early.
+    """
+    try:
+        with header.path.open("rb", buffering=0) as stream:
+            stream.seek(8 + header.header_bytes + entry.start)
+            left = entry.stop - entry.start
+            while left:
+                block = stream.read(min(left, block_bytes))
+                if not block:
+                    raise Fault(Finding("truncated", header.path, "ends inside a tensor"))
+                left -= len(block)
+                yield block
+    except OSError as error:
+        raise Fault(Finding("unreadable", header.path, f"cannot be read ({error.strerror or error})")) from None
 
 
 def write_weight_file(path: Path, tensors: Sequence[tuple[str, str, tuple[int, ...]]], data: Iterable[Buffer]) -> None:

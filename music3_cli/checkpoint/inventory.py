@@ -1,4 +1,4 @@
-"""Opening a checkpoint folder: its configs, headers and the cheap check that every run makes. Reads no weights.
+"""Opening a checkpoint folder: its configs, headers and the quick check that every run makes. Reads no weights.
 
 Never the network: the modular index names a hub repository for each component and is not followed.
 """
@@ -6,18 +6,20 @@ Never the network: the modular index names a hub repository for each component a
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from music3_cli.checkpoint.headers import Header, TensorEntry, read_header
-from music3_cli.checkpoint.layout import COMPONENTS, NATIVE_MARKS, OTHER_FILES, Architecture, Component, ComponentConfig
-from music3_cli.errors import CheckpointError, Music3Error, raise_all
+from music3_cli.checkpoint import checks
+from music3_cli.checkpoint.architecture import Architecture
+from music3_cli.checkpoint.findings import Finding, collecting, faults, settled
+from music3_cli.checkpoint.headers import Header, TensorEntry
+from music3_cli.checkpoint.layout import COMPONENTS, OTHER_FILES, Component, ComponentConfig
+from music3_cli.checkpoint.record import Record, read_record
+from music3_cli.errors import raise_all
 
-_FETCH_AGAIN = "Fetch the modular folders of MiniMaxAI/MiniMax-Music3 again."
 _SAMPLES, _SAMPLE_BYTES = 64, 4096
 
 
@@ -28,16 +30,22 @@ class ComponentFiles:
     Attributes:
         config: parsed.
         headers: one a weight file, in name order.
+        kind: the class that the config names.
     """
 
     component: Component
     config: ComponentConfig
     headers: tuple[Header, ...]
+    kind: str = ""
 
     @cached_property
     def tensors(self) -> dict[str, tuple[Header, TensorEntry]]:
         """Tensor name -> the file that holds it and its entry."""
         return {name: (header, entry) for header in self.headers for name, entry in header.tensors.items()}
+
+    @property
+    def parameters(self) -> int:
+        return sum(entry.parameters for _, entry in self.tensors.values())
 
     @property
     def file_bytes(self) -> int:
@@ -46,7 +54,7 @@ class ComponentFiles:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A folder that passed the cheap check.
+    """A folder that passed the quick check.
 
     Attributes:
         name: as the user called it.
@@ -88,127 +96,91 @@ class Checkpoint:
         return total.hexdigest()
 
 
+@dataclass
+class Survey:
+    """What the quick check saw, be it whole or not.
+
+    Attributes:
+        components: those whose config and at least one header could be read.
+        record: the completion record, if there is one.
+        marker: the root's config.json.
+    """
+
+    root: Path
+    components: dict[str, ComponentFiles] = field(default_factory=dict)
+    findings: list[Finding] = field(default_factory=list)
+    record: Record | None = None
+    marker: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def is_demo(self) -> bool:
+        return bool(self.marker.get("demo"))
+
+    @property
+    def is_unfinished(self) -> bool:
+        return any(finding.kind == "unfinished" for finding in self.findings)
+
+    @property
+    def is_checkpoint(self) -> bool:
+        """Whether there is anything of a modular checkpoint to look into."""
+        return not any(finding.kind == "packaging" for finding in self.findings)
+
+
+def survey(root: Path) -> Survey:
+    """The quick check: every component there, headers, names, shapes and sizes right. Milliseconds; raises nothing
+    about the folder's content.
+    """
+    seen = Survey(root)
+    with collecting(seen.findings):
+        checks.check_packaging(root)
+        checks.check_finished(root)
+    if not seen.is_checkpoint:
+        return seen
+    with collecting(seen.findings):
+        seen.record = read_record(root)
+    configs: dict[str, ComponentConfig] = {}
+    kinds: dict[str, str] = {}
+    for name, component in COMPONENTS.items():
+        with collecting(seen.findings):
+            configs[name], kinds[name] = checks.read_config(root, component)
+    for name, component in COMPONENTS.items():
+        if (root / name).is_dir():
+            headers, wrong = checks.read_headers(root / name, component, configs)
+            seen.findings.extend(wrong)
+            if headers and name in configs:
+                seen.components[name] = ComponentFiles(component, configs[name], headers, kinds[name])
+    seen.findings.extend(
+        Finding("missing", root / file, "missing") for file in OTHER_FILES if not (root / file).exists()
+    )
+    if len(configs) == len(COMPONENTS):
+        architecture = Architecture.from_configs(configs)
+        seen.findings.extend(
+            Finding("config", root, f"the configs disagree: {text}") for text in architecture.disagreements()
+        )
+    if seen.record is not None:
+        seen.findings = settled([*seen.findings, *checks.size_findings(root, seen.record.table)])
+    if (root / "config.json").is_file():
+        with collecting(seen.findings):
+            seen.marker = checks.read_object(root / "config.json")
+    if seen.is_unfinished:  # all else follows from that
+        seen.findings = [finding for finding in seen.findings if finding.kind == "unfinished"]
+    return seen
+
+
 def open_checkpoint(root: Path, name: str = "") -> Checkpoint:
-    """Open a folder and make the cheap check: every component there, headers, names, shapes and sizes right.
+    """Open a folder that passes the quick check.
 
     Raises:
         CheckpointError, ManyErrors: everything that was found, each with file, expectation and next step.
     """
-    name = name or str(root)
-    if not root.is_dir():
-        what = "is not a folder" if root.exists() else "no such folder"
-        raise CheckpointError(f"{root}: {what}; a checkpoint folder was expected", hint=_FETCH_AGAIN)
-    missing = [folder for folder in COMPONENTS if not (root / folder).is_dir()]
-    native = [mark for mark in NATIVE_MARKS if (root / mark).exists()]
-    if missing and native:
-        raise CheckpointError(
-            f"{root}: this is the native packaging ({', '.join(native)}); the modular packaging with the folders "
-            f"{', '.join(COMPONENTS)} was expected",
-            hint="Fetch the modular folders of the same repository: they hold the same weights.",
-        )
-    if len(missing) == len(COMPONENTS):
-        raise CheckpointError(f"{root}: none of the folders {', '.join(COMPONENTS)} is here", hint=_FETCH_AGAIN)
-
-    errors: list[Music3Error] = []
-    components: dict[str, ComponentFiles] = {}
-    for component in COMPONENTS.values():
-        try:
-            components[component.name] = _open_component(root / component.name, component)
-        except Music3Error as error:
-            errors.append(error)
-    for file in OTHER_FILES:
-        if not (root / file).is_file():
-            errors.append(CheckpointError(f"{root / file}: missing", hint=_FETCH_AGAIN))
-    raise_all(errors)
-    architecture = Architecture.from_configs({key: files.config for key, files in components.items()})
-    raise_all([CheckpointError(f"{root}: the configs disagree: {text}") for text in architecture.disagreements()])
-    marker = _read_json(root / "config.json") if (root / "config.json").is_file() else {}
-    demo = bool(marker.get("demo"))
-    default = marker.get("default_max_frames")
+    seen = survey(root)
+    raise_all(faults(seen.findings))
+    default = seen.marker.get("default_max_frames")
     return Checkpoint(
-        name,
+        name or str(root),
         root,
-        architecture,
-        components,
-        demo,
-        default if demo and isinstance(default, int) and default > 0 else None,
+        Architecture.from_configs({key: files.config for key, files in seen.components.items()}),
+        seen.components,
+        seen.is_demo,
+        default if seen.is_demo and isinstance(default, int) and default > 0 else None,
     )
-
-
-def _open_component(folder: Path, component: Component) -> ComponentFiles:
-    if not folder.is_dir():
-        raise CheckpointError(f"{folder}: component missing", hint=_FETCH_AGAIN)
-    config_file = folder / "config.json"
-    config = component.config.from_json(_read_json(config_file), str(config_file))
-    index_file = folder / component.index_file
-    if index_file.is_file():
-        headers = _read_shards(folder, index_file)
-    else:
-        headers = (read_header(folder / component.single_file),)
-    files = ComponentFiles(component, config, headers)
-    raise_all(_tensor_errors(folder, files))
-    return files
-
-
-def _read_shards(folder: Path, index_file: Path) -> tuple[Header, ...]:
-    weight_map = _read_json(index_file).get("weight_map")
-    if not isinstance(weight_map, dict) or not weight_map or not all(isinstance(v, str) for v in weight_map.values()):
-        raise CheckpointError(f"{index_file}: weight_map is missing; tensor names with their shards were expected")
-    shards = sorted(set(weight_map.values()))
-    for shard in shards:
-        # A shard is a file of this folder: a path could make the loader read anything on the disk.
-        if Path(shard).name != shard or "\\" in shard or not shard.endswith(".safetensors"):
-            raise CheckpointError(f"{index_file}: shard {shard!r} is not a plain file name in this folder")
-    headers = tuple(read_header(folder / shard) for shard in shards)
-    for header in headers:
-        listed = {name for name, shard in weight_map.items() if shard == header.path.name}
-        if wrong := sorted(listed ^ set(header.tensors)):
-            where = "is listed but not in it" if wrong[0] in listed else "is in it but not listed"
-            raise CheckpointError(
-                f"{header.path}: does not match {index_file.name}: tensor {wrong[0]} {where} ({len(wrong)} in all)",
-                hint="Shards of another revision, or two shards swapped: fetch this component again.",
-            )
-    return headers
-
-
-def _tensor_errors(folder: Path, files: ComponentFiles) -> list[Music3Error]:
-    """Names and shapes against what the config implies."""
-    expected = files.config.shapes()
-    found = files.tensors
-    errors: list[Music3Error] = []
-
-    def some(names: list[str]) -> str:
-        return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-
-    if missing := sorted(set(expected) - set(found)):
-        errors.append(CheckpointError(f"{folder}: tensors missing: {some(missing)}", hint=_FETCH_AGAIN))
-    if extra := sorted(set(found) - set(expected)):
-        errors.append(CheckpointError(f"{folder}: tensors that do not belong there: {some(extra)}", hint=_FETCH_AGAIN))
-    for name in sorted(set(expected) & set(found)):
-        header, entry = found[name]
-        if entry.shape != expected[name]:
-            errors.append(
-                CheckpointError(
-                    f"{header.path}: tensor {name} has shape {list(entry.shape)}, {list(expected[name])} was expected",
-                    hint="The config and the weights are of different models: fetch this component again.",
-                )
-            )
-        elif entry.dtype not in ("BF16", "F16", "F32"):
-            errors.append(
-                CheckpointError(f"{header.path}: tensor {name} is {entry.dtype}; a floating dtype was expected")
-            )
-    return errors
-
-
-def _read_json(file: Path) -> dict[str, Any]:
-    try:
-        data = json.loads(file.read_bytes())
-    except FileNotFoundError:
-        raise CheckpointError(f"{file}: missing", hint=_FETCH_AGAIN) from None
-    except OSError as error:
-        raise CheckpointError(f"{file}: cannot be read ({error.strerror or error})") from None
-    except (ValueError, RecursionError):
-        raise CheckpointError(f"{file}: not valid JSON", hint=_FETCH_AGAIN) from None
-    if not isinstance(data, dict):
-        raise CheckpointError(f"{file}: a JSON object was expected", hint=_FETCH_AGAIN)
-    return data

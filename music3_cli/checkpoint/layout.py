@@ -5,11 +5,13 @@ Pure arithmetic over configs; reads no weights and imports no torch.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Any, TypeVar
 
-from music3_cli.errors import CheckpointError
+from music3_cli.checkpoint.findings import Fault, Finding, faults
+from music3_cli.errors import raise_all
 
 Shapes = dict[str, tuple[int, ...]]
 C = TypeVar("C", bound="ComponentConfig")
@@ -21,30 +23,52 @@ AUDIO_END = 151670
 LAST_TOKEN = AUDIO_CODE_OFFSET + SEMANTIC_CODES
 
 
+_LIST = "tuple[int, ...]"
+_MOST, _MOST_LAYERS, _MOST_ITEMS = 2**31, 1024, 16
+"""Far over every released value: a config cannot make us count up to it for ever."""
+
+
+def _fits(value: object, name: str, kind: str) -> bool:
+    items = value if isinstance(value, list) else [value]
+    numbers = (int, float) if kind == "float" else (int,)
+    most = _MOST_LAYERS if name.endswith(("layers", "codebooks")) else _MOST
+    return 0 < len(items) <= _MOST_ITEMS and all(
+        isinstance(item, numbers) and not isinstance(item, bool) and 0 < item <= most for item in items
+    )
+
+
+def _expected_value(name: str, kind: str) -> str:
+    if kind == _LIST:
+        return "a list of positive whole numbers"
+    if name.endswith(("layers", "codebooks")):
+        return f"a whole number from 1 to {_MOST_LAYERS}"
+    return "a positive number" if kind == "float" else "a positive whole number"
+
+
 @dataclass(frozen=True)
 class ComponentConfig:
     """Base of the five network configs. Field names are those of the released config files."""
 
     @classmethod
-    def from_json(cls: type[C], data: Mapping[str, Any], file: str) -> C:
+    def from_json(cls: type[C], data: Mapping[str, Any], file: Path) -> C:
         """Read the fields that matter.
 
         Raises:
-            CheckpointError: a field is missing or is not a positive number (or list of them).
+            Fault, ManyErrors: fields are missing or are not positive numbers (or lists of them).
         """
         values: dict[str, Any] = {}
+        wrong = []
         for field in fields(cls):
             if field.name not in data:
-                raise CheckpointError(
-                    f"{file}: field {field.name} is missing", hint="This is not a config of MiniMax-Music3."
-                )
+                wrong.append(Finding("config", file, f"field {field.name} is missing", "a config of MiniMax-Music3"))
+                continue
             value = data[field.name]
-            items = value if isinstance(value, list) else [value]
-            if not items or any(
-                isinstance(item, bool) or not isinstance(item, int | float) or item <= 0 for item in items
-            ):
-                raise CheckpointError(f"{file}: {field.name} is {value!r}; a positive number was expected")
-            values[field.name] = tuple(value) if isinstance(value, list) else value
+            listed = isinstance(value, list)
+            expected = _expected_value(field.name, str(field.type))
+            if listed != (field.type == _LIST) or not _fits(value, field.name, str(field.type)):
+                wrong.append(Finding("config", file, f"{field.name} is {str(value)[:60]}", expected))
+            values[field.name] = tuple(value) if listed else value
+        raise_all(faults(wrong))
         return cls(**values)
 
     def shapes(self) -> Shapes:
@@ -68,11 +92,12 @@ class BackboneConfig(ComponentConfig):
     rope_theta: float
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any], file: str) -> BackboneConfig:
+    def from_json(cls, data: Mapping[str, Any], file: Path) -> BackboneConfig:
         rope = data.get("rope_parameters") or {}
+        rope = rope if isinstance(rope, dict) else {}
         merged = {**data, "rope_theta": data.get("rope_theta", rope.get("rope_theta"))}
         if rope.get("rope_type", "default") != "default" or data.get("tie_word_embeddings", False):
-            raise CheckpointError(f"{file}: scaled rope or tied embeddings; MiniMax-Music3 has neither")
+            raise Fault(Finding("config", file, "scaled rope or tied embeddings", "neither, as in MiniMax-Music3"))
         return super().from_json(merged, file)
 
     @property
@@ -275,6 +300,11 @@ class Component:
     dtype: str
 
     @property
+    def kind(self) -> str:
+        """The class that its config names."""
+        return CLASSES[self.name][1]
+
+    @property
     def single_file(self) -> str:
         return f"{self.stem}.safetensors"
 
@@ -294,68 +324,20 @@ COMPONENTS: Mapping[str, Component] = {
     )
 }
 
+CLASSES: Mapping[str, tuple[str, str]] = {
+    "tokenizer": ("transformers", "Qwen2Tokenizer"),
+    "language_model": ("transformers", "Qwen3ForCausalLM"),
+    "rvq_depth_decoder": ("diffusers", "MiniMaxMusic3RVQDepthDecoder"),
+    "condition_encoder": ("diffusers", "MiniMaxMusic3ConditionEncoder"),
+    "transformer": ("diffusers", "MiniMaxMusic3Transformer1DModel"),
+    "scheduler": ("diffusers", "FlowMatchEulerDiscreteScheduler"),
+    "vocoder": ("diffusers", "MiniMaxMusic3Vocoder"),
+}
+"""Every component folder: library and class, as the modular index and the configs name them."""
+PIPELINE_CLASS, BLOCKS_CLASS = "MiniMaxMusic3ModularPipeline", "MiniMaxMusic3Blocks"
+
 OTHER_FILES = ("modular_model_index.json", "scheduler/scheduler_config.json", "tokenizer/tokenizer.json")
 """Files without weights that must be there too."""
 
 NATIVE_MARKS = ("qwen_7B", "flowmatching_vae.pth", "dav.pth")
 """Any of these in a folder means the other packaging of the same weights."""
-
-
-@dataclass(frozen=True)
-class Architecture:
-    """The five configs together."""
-
-    backbone: BackboneConfig
-    depth: DepthConfig
-    condition: ConditionConfig
-    transformer: TransformerConfig
-    vocoder: VocoderConfig
-
-    @classmethod
-    def from_configs(cls, configs: Mapping[str, Any]) -> Architecture:
-        """From parsed configs by component name."""
-        return cls(*(configs[name] for name in COMPONENTS))
-
-    def by_component(self) -> Iterator[tuple[Component, ComponentConfig]]:
-        parts = (self.backbone, self.depth, self.condition, self.transformer, self.vocoder)
-        yield from zip(COMPONENTS.values(), parts, strict=True)
-
-    def disagreements(self) -> list[str]:
-        """What does not fit together between the configs, a sentence each."""
-        b, d, c, t, v = self.backbone, self.depth, self.condition, self.transformer, self.vocoder
-        hop = 1
-        for ratio in v.upsampling_ratios:
-            hop *= ratio
-        checks = (
-            (d.hidden_size == b.hidden_size, f"depth decoder hidden size {d.hidden_size}, backbone {b.hidden_size}"),
-            (
-                c.condition_hidden_dim == b.hidden_size,
-                f"condition encoder hidden size {c.condition_hidden_dim}, backbone {b.hidden_size}",
-            ),
-            (
-                c.num_condition_layers == d.num_codebooks,
-                f"condition encoder mixes {c.num_condition_layers} hiddens, the talker has {d.num_codebooks} codebooks",
-            ),
-            (c.out_dim == t.condition_dim, f"condition width {c.out_dim}, transformer expects {t.condition_dim}"),
-            (
-                v.latent_channels == t.in_channels,
-                f"vocoder takes {v.latent_channels} channels, transformer gives {t.in_channels}",
-            ),
-            (
-                v.sampling_rate == c.output_sampling_rate,
-                f"vocoder at {v.sampling_rate} Hz, condition at {c.output_sampling_rate}",
-            ),
-            (
-                hop == c.output_hop_length,
-                f"vocoder makes {hop} samples a latent, condition encoder counts {c.output_hop_length}",
-            ),
-            (
-                b.vocab_size >= LAST_TOKEN,
-                f"vocabulary of {b.vocab_size} ends before the last audio code {LAST_TOKEN - 1}",
-            ),
-            (
-                d.max_position_embeddings >= d.num_codebooks,
-                f"depth decoder has {d.max_position_embeddings} positions for {d.num_codebooks} codebooks",
-            ),
-        )
-        return [text for fits, text in checks if not fits]

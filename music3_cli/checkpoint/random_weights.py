@@ -6,14 +6,14 @@ bytes come from is the caller's business.
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from music3_cli.checkpoint.headers import DTYPE_BYTES, Buffer, write_weight_file
-from music3_cli.checkpoint.layout import AUDIO_END, COMPONENTS, Component
+from music3_cli.checkpoint.headers import DTYPE_BYTES, Buffer
+from music3_cli.checkpoint.layout import AUDIO_END, COMPONENTS, Component, Shapes
+from music3_cli.checkpoint.write import modular_index, total_bytes, write_component, write_json
 
 SHARDS = {"language_model": 4, "transformer": 2}
 """Components that are released in several files."""
@@ -69,29 +69,21 @@ def write_random_checkpoint(
     """
     strides = tuple(configs["vocoder"]["upsampling_ratios"])
     for component in COMPONENTS.values():
+        shapes = component.config.from_json(configs[component.name], Path(component.name)).shapes()
+
+        def data(name: str, component: Component = component, shapes: Shapes = shapes) -> Iterator[Buffer]:
+            yield fill(component, name, shapes[name], spread_of(name, shapes[name], strides))
+
         folder = dest / component.name
-        folder.mkdir(parents=True)
-        _write_json(folder / "config.json", configs[component.name])
-        shapes = component.config.from_json(configs[component.name], component.name).shapes()
+        write_json(folder / "config.json", configs[component.name])
         shards = _split(shapes, DTYPE_BYTES[component.dtype], SHARDS.get(component.name, 1))
-        weight_map = {}
-        for number, names in enumerate(shards, start=1):
-            file = component.single_file
-            if len(shards) > 1:
-                file = f"{component.stem}-{number:05d}-of-{len(shards):05d}.safetensors"
-            weight_map.update(dict.fromkeys(names, file))
-            write_weight_file(
-                folder / file,
-                [(name, component.dtype, shapes[name]) for name in names],
-                (fill(component, name, shapes[name], spread_of(name, shapes[name], strides)) for name in names),
-            )
-        if len(shards) > 1:
-            total = sum(math.prod(shape) for shape in shapes.values()) * DTYPE_BYTES[component.dtype]
-            _write_json(folder / component.index_file, {"metadata": {"total_size": total}, "weight_map": weight_map})
-    _write_json(dest / "language_model" / "generation_config.json", {"eos_token_id": AUDIO_END})
-    _write_json(dest / "scheduler" / "scheduler_config.json", SCHEDULER)
-    _write_json(dest / "modular_model_index.json", _modular_index())
-    _write_json(dest / "config.json", root_config)
+        if weight_map := write_component(folder, component, shapes, shards, data):
+            total = {"total_size": total_bytes(component, shapes)}
+            write_json(folder / component.index_file, {"metadata": total, "weight_map": weight_map})
+    write_json(dest / "language_model" / "generation_config.json", {"eos_token_id": AUDIO_END})
+    write_json(dest / "scheduler" / "scheduler_config.json", SCHEDULER)
+    write_json(dest / "modular_model_index.json", modular_index("0.40.0"))
+    write_json(dest / "config.json", root_config)
     (dest / "LICENSE").write_text("Random weights made by music3. They may be used for anything.\n", encoding="utf-8")
 
 
@@ -102,34 +94,6 @@ SCHEDULER = {
     "shift": 1.0,
     "use_dynamic_shifting": False,
 }
-
-
-def _modular_index() -> dict[str, object]:
-    classes = {
-        "tokenizer": ("transformers", "Qwen2Tokenizer"),
-        "language_model": ("transformers", "Qwen3ForCausalLM"),
-        "rvq_depth_decoder": ("diffusers", "MiniMaxMusic3RVQDepthDecoder"),
-        "condition_encoder": ("diffusers", "MiniMaxMusic3ConditionEncoder"),
-        "transformer": ("diffusers", "MiniMaxMusic3Transformer1DModel"),
-        "scheduler": ("diffusers", "FlowMatchEulerDiscreteScheduler"),
-        "vocoder": ("diffusers", "MiniMaxMusic3Vocoder"),
-    }
-    index: dict[str, object] = {
-        "_blocks_class_name": "MiniMaxMusic3Blocks",
-        "_class_name": "MiniMaxMusic3ModularPipeline",
-        "_diffusers_version": "0.40.0",
-    }
-    for name, (library, kind) in classes.items():
-        source = {
-            # As in the released index: a hub repository, whatever folder the index lies in.
-            "pretrained_model_name_or_path": "MiniMaxAI/MiniMax-Music3",
-            "revision": None,
-            "subfolder": name,
-            "type_hint": [library, kind],
-            "variant": None,
-        }
-        index[name] = [library, kind, source]
-    return index
 
 
 def _split(shapes: Mapping[str, tuple[int, ...]], dtype_bytes: int, shards: int) -> list[list[str]]:
@@ -146,8 +110,3 @@ def _split(shapes: Mapping[str, tuple[int, ...]], dtype_bytes: int, shards: int)
         runs[-1].append(name)
         filled, left = filled + size, left - 1
     return runs
-
-
-def _write_json(file: Path, data: Mapping[str, Any]) -> None:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")

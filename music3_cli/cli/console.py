@@ -44,6 +44,30 @@ def talk(text: str = "") -> None:
     print(text, file=sys.stderr, flush=True)
 
 
+def tell(text: str) -> None:
+    """One paragraph to stderr, wrapped between words on a terminal."""
+    stderr_console().print(text, markup=False)
+
+
+def on_terminal() -> bool:
+    """Whether stdout is read by a person."""
+    return sys.stdout.isatty()
+
+
+def width() -> int:
+    """Columns of the terminal that stdout is."""
+    from rich.console import Console
+
+    return Console().width
+
+
+def raw_data(text: str) -> None:
+    """Text to stdout exactly as it is, as UTF-8."""
+    sys.stdout.flush()
+    sys.stdout.buffer.write(text.encode())
+    sys.stdout.buffer.flush()
+
+
 def stderr_console() -> Console:
     """rich on stderr; colours only where the terminal and NO_COLOR allow."""
     from rich.console import Console

@@ -1,4 +1,4 @@
-"""`music3 inspect`: look into a checkpoint or a prompt without rendering."""
+"""`music3 inspect`: look into a checkpoint, a prompt or a song without rendering."""
 
 from __future__ import annotations
 
@@ -6,78 +6,19 @@ from typing import Annotated
 
 import typer
 
-from music3_cli.cli import console
+from music3_cli.cli.inspect_checkpoint import inspect_checkpoint
+from music3_cli.cli.inspect_prompt import inspect_prompt
+from music3_cli.cli.inspect_song import inspect_song
 
 app = typer.Typer(
-    help="Look into a checkpoint or a prompt without rendering.", no_args_is_help=True, rich_markup_mode=None
+    help="Look into a checkpoint, a prompt or a song without rendering.", no_args_is_help=True, rich_markup_mode=None
 )
 
 Json = Annotated[bool, typer.Option("--json", help="A JSON document instead of text.")]
-CheckpointOption = Annotated[str | None, typer.Option(help="Folder, demo, or REPO[@REV] in the hub's cache.")]
 
 
-@app.command("checkpoint")
-def inspect_checkpoint(
-    path: Annotated[str | None, typer.Argument(help="Folder, demo, or REPO[@REV] in the hub's cache.")] = None,
-    as_json: Json = False,
-) -> None:
-    """List a checkpoint's components from its headers; reads no weights."""
-    from music3_cli.checkpoint.locate import find_checkpoint
-
-    checkpoint = find_checkpoint(path)
-    rows = [
-        {
-            "component": name,
-            "tensors": len(files.tensors),
-            "dtype": ", ".join(sorted({entry.dtype for _, entry in files.tensors.values()})),
-            "parameters": sum(entry.parameters for _, entry in files.tensors.values()),
-            "bytes": files.file_bytes,
-            "files": len(files.headers),
-        }
-        for name, files in checkpoint.components.items()
-    ]
-    if as_json:
-        console.document(
-            {
-                "name": checkpoint.name,
-                "path": str(checkpoint.root),
-                "digest": checkpoint.digest,
-                "demo": checkpoint.is_demo,
-                "components": rows,
-            }
-        )
-        return
-    from rich import box
-    from rich.table import Table
-
-    table = Table(*rows[0], box=box.SIMPLE)
-    for row in rows:
-        table.add_row(*(f"{value:,}" if isinstance(value, int) else str(value) for value in row.values()))
-    console.data(f"{checkpoint.name}  {checkpoint.root}" + ("  (demo: random weights)" if checkpoint.is_demo else ""))
-    console.show(table)
+app.command("checkpoint")(inspect_checkpoint)
+app.command("song")(inspect_song)
 
 
-@app.command("prompt")
-def inspect_prompt(
-    lyrics: Annotated[str, typer.Argument(help="A lyrics file; - reads standard input.")],
-    caption: Annotated[str | None, typer.Option(help="Description of the music.")] = None,
-    preset: Annotated[str | None, typer.Option(help="Named description.")] = None,
-    checkpoint: CheckpointOption = None,
-    as_json: Json = False,
-) -> None:
-    """Show the prompt that the model will read: cleaned, normalised and counted."""
-    from music3_cli.checkpoint.locate import find_checkpoint
-    from music3_cli.jobs.plan import read_songs
-    from music3_cli.song.prompt import PromptTokenizer, frames_left
-
-    song = read_songs([lyrics], {"caption": caption, "preset": preset}, None)[0]
-    found = find_checkpoint(checkpoint)
-    prompt = PromptTokenizer.from_file(found.tokenizer_file).prompt(song.value("caption"), song.lyrics.text)
-    left = max(0, frames_left(prompt, found.architecture.backbone.max_position_embeddings))
-    if as_json:
-        console.document({"text": prompt.text, "tokens": len(prompt.ids), "ids": list(prompt.ids), "frames_left": left})
-        return
-    console.data(prompt.text)
-    console.talk(f"{len(prompt.ids)} tokens; the context leaves {left} frames")
-    for warning in song.warnings:
-        console.talk(f"warning: {warning}")
+app.command("prompt")(inspect_prompt)

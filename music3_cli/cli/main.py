@@ -11,10 +11,13 @@ import typer
 
 from music3_cli import __version__
 from music3_cli.cli import console
+from music3_cli.cli.convert import convert
+from music3_cli.cli.download import download
 from music3_cli.cli.inspect import app as inspect_app
 from music3_cli.cli.lint import lint
 from music3_cli.cli.presets import app as presets_app
 from music3_cli.cli.render import render
+from music3_cli.cli.verify import verify
 from music3_cli.errors import Interrupted
 
 app = typer.Typer(
@@ -27,6 +30,9 @@ app = typer.Typer(
 )
 app.command()(render)
 app.command()(lint)
+app.command()(download)
+app.command()(verify)
+app.command()(convert)
 app.add_typer(inspect_app, name="inspect")
 app.add_typer(presets_app, name="presets")
 

@@ -84,4 +84,4 @@ def _setting_text(name: str, value: object) -> str:
     if name == "caption":
         text = " ".join(str(value).split())
         return text if len(text) <= 60 else f"{text[:57]}..."
-    return str(value)
+    return "-" if value is None else str(value)

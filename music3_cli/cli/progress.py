@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -243,6 +244,7 @@ def describe(event: Event) -> list[str]:
             return [
                 f"{event.song}: {event.path}  {clock(event.audio_seconds)}, seed {event.seed}, "
                 f"talker {event.timings['talker']:.1f} s, acoustic {event.timings['acoustic']:.1f} s{pace}",
+                *_levels_line(event.levels),
                 *(f"  warning: {warning}" for warning in event.warnings),
             ]
         case SongFailed():
@@ -256,3 +258,11 @@ def describe(event: Event) -> list[str]:
             return [f"{', '.join(parts)}{sound} in {event.seconds:.1f} s{peak}"]
         case _:
             return []
+
+
+def _levels_line(levels: Mapping[str, object]) -> list[str]:
+    """`  -14.2 LUFS, true peak -1.0 dBTP, gain +2.1 dB`."""
+    parts = [f"{levels['integrated_lufs']:.1f} LUFS"] if levels.get("integrated_lufs") is not None else []
+    parts += [f"true peak {levels['true_peak_dbtp']:.1f} dBTP"] if levels.get("true_peak_dbtp") is not None else []
+    parts += [f"gain {levels['gain_db']:+.1f} dB"] if levels.get("gain_db") else []
+    return [f"  {', '.join(parts)}"] if parts else []

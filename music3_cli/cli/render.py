@@ -12,21 +12,44 @@ Text = str | None
 
 
 def render(
-    lyrics: Annotated[list[str], typer.Argument(help="Lyrics files; - reads standard input.", show_default=False)],
+    lyrics: Annotated[
+        list[str] | None, typer.Argument(help="Lyrics files; - reads standard input.", show_default=False)
+    ] = None,
     output: Annotated[
         Text, typer.Option("--output", "-o", help="File, folder or template such as out/{id}-{seed}.wav.")
     ] = None,
     caption: Annotated[Text, typer.Option(help="Description of the music.")] = None,
     caption_file: Annotated[Text, typer.Option(help="File with the description.")] = None,
     preset: Annotated[Text, typer.Option(help="Named description; see `music3 presets list`.")] = None,
+    set_values: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="KEY=VALUE for a preset's placeholder, such as bpm=92; repeatable."),
+    ] = None,
+    instrumental: Annotated[
+        bool,
+        typer.Option("--instrumental", help="No lyrics: sections for --max-duration (3:00); nobody sings, as a rule."),
+    ] = False,
+    fix_lyrics: Annotated[
+        bool, typer.Option("--fix-lyrics", help="Mend the lyrics as `music3 lint --fix` does; files stay as they are.")
+    ] = False,
+    lyrics_mode: Annotated[
+        str, typer.Option("--lyrics", help="checked, or as-is: no cleaning, no front matter, no lint.")
+    ] = "checked",
+    strict: Annotated[bool, typer.Option("--strict", help="Lint warnings stop the run too.")] = False,
     seed: Annotated[Text, typer.Option(help="0 to 2^64 - 1, or random. [default: 0]")] = None,
     takes: Annotated[Text, typer.Option(help="Songs of each file; take k uses seed + k - 1. [default: 1]")] = None,
     max_duration: Annotated[
         Text, typer.Option(help="Ceiling (not a target), such as 210 or 3:30. [default: the model's limit; demo: 12 s]")
     ] = None,
     steps: Annotated[Text, typer.Option(help="Euler steps a window. [default: 30]")] = None,
-    title: Annotated[Text, typer.Option(help="Title, for names and records.")] = None,
-    artist: Annotated[Text, typer.Option(help="Artist, for records.")] = None,
+    guidance: Annotated[Text, typer.Option(help="Guidance of the acoustic stage. [default: 1.7]")] = None,
+    noise_seed: Annotated[
+        Text, typer.Option(help="Another seed for the acoustic stage alone. [default: --seed]")
+    ] = None,
+    title: Annotated[Text, typer.Option(help="Title, for names and tags.")] = None,
+    artist: Annotated[Text, typer.Option(help="Artist, for tags.")] = None,
+    album: Annotated[Text, typer.Option(help="Album, for tags.")] = None,
+    track: Annotated[Text, typer.Option(help="Track number such as 3 or 3/12, for tags.")] = None,
     checkpoint: Annotated[
         Text,
         typer.Option(
@@ -34,12 +57,43 @@ def render(
         ),
     ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+    no_cuda_graph: Annotated[bool, typer.Option("--no-cuda-graph", help="Run the talker's step eagerly.")] = False,
     precision: Annotated[Text, typer.Option(help="Acoustic stage: fp32. [default: fp32]")] = None,
     talker_dtype: Annotated[Text, typer.Option(help="bf16 or fp32. [default: bf16 on a GPU, fp32 on a CPU]")] = None,
     seed_scheme: Annotated[
         Text, typer.Option(help="Random numbers as the official server (server) or as diffusers. [default: server]")
     ] = None,
-    bit_depth: Annotated[Text, typer.Option(help="16 or float. [default: 16]")] = None,
+    format: Annotated[
+        Text, typer.Option(help="wav, flac, mp3, ogg (Vorbis) or opus. [default: from the ending of -o, else wav]")
+    ] = None,
+    bit_depth: Annotated[Text, typer.Option(help="16, 24 or float (wav only). [default: 16]")] = None,
+    quality: Annotated[Text, typer.Option(help="Of mp3, ogg and opus, 0 to 10 (best). [default: 8]")] = None,
+    sample_rate: Annotated[
+        Text, typer.Option(help="44100 or 32000 (as the official server delivers). [default: 44100; opus: 48000]")
+    ] = None,
+    normalize: Annotated[
+        Text,
+        typer.Option(help="peak[=-1] (dBTP) or loudness[=-14] (LUFS), true peak under -1 dBTP. [default: none]"),
+    ] = None,
+    dither: Annotated[
+        bool | None,
+        typer.Option("--dither/--no-dither", help="Dither when rounding to 16 or 24 bits. [default: dither]"),
+    ] = None,
+    keep_codes: Annotated[
+        bool, typer.Option("--keep-codes", help="Keep the talker's codes beside the song, for --from-codes.")
+    ] = False,
+    from_codes: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Codes file instead of lyrics: the same song with another --steps, --guidance, --noise-seed, format "
+            "or rate, without composing it again. Can be given several times.",
+            show_default=False,
+        ),
+    ] = None,
+    exact: Annotated[
+        bool,
+        typer.Option("--exact", help="With --from-codes: frame by frame as at first; slow, and the same to the bit."),
+    ] = False,
     on_exists: Annotated[
         str, typer.Option(help="keep a finished song and refuse another one, overwrite, number, or error.")
     ] = "keep",
@@ -59,11 +113,10 @@ def render(
     holds everything needed to repeat it.
     """
     console.configure(verbose=verbose, as_json=as_json)
+    from music3_cli.errors import UsageError
     from music3_cli.jobs.plan import ON_EXISTS, make_plan, read_songs
 
     if on_exists not in ON_EXISTS:
-        from music3_cli.errors import UsageError
-
         raise UsageError(f"--on-exists {on_exists}: one of {', '.join(ON_EXISTS)} was expected")
     flags: dict[str, Any] = {
         "caption": caption,
@@ -78,8 +131,30 @@ def render(
         "talker_dtype": talker_dtype,
         "seed_scheme": seed_scheme,
         "bit_depth": bit_depth,
+        "album": album,
+        "track": track,
+        "guidance": guidance,
+        "noise_seed": noise_seed,
+        "format": format,
+        "quality": quality,
+        "sample_rate": sample_rate,
+        "normalize": normalize,
+        "dither": dither,
     }
-    songs = read_songs(lyrics, flags, caption_file)
+    from music3_cli.cli.words import handling_of
+
+    if from_codes:
+        from music3_cli.jobs.from_codes import read_code_songs
+
+        words = (lyrics, caption_file, lyrics_mode != "checked", fix_lyrics, instrumental, set_values)
+        if any(words):
+            raise UsageError("lyrics and what is done with words do not go with --from-codes: the codes have their own")
+        songs = read_code_songs(from_codes, flags, exact)
+    elif exact:
+        raise UsageError("--exact goes with --from-codes only")
+    else:
+        handling = handling_of(lyrics, lyrics_mode, fix_lyrics, strict, instrumental, set_values)
+        songs = read_songs(lyrics or [], flags, caption_file, handling)
     if show_settings:
         from music3_cli.cli.plans import show_song_settings
 
@@ -92,7 +167,7 @@ def render(
 
         return default_talker_dtype(resolve_device(device))
 
-    plan = make_plan(songs, find_checkpoint(checkpoint), default_dtype, output, on_exists)
+    plan = make_plan(songs, find_checkpoint(checkpoint), default_dtype, output, on_exists, keep_codes)
     from music3_cli.cli.plans import show_plan
 
     if not quiet or dry_run:
@@ -105,7 +180,7 @@ def render(
 
     code = 0
     with make_view(as_json=as_json, quiet=quiet, no_progress=no_progress) as view:
-        for event in run_plan(plan, device):
+        for event in run_plan(plan, device, not no_cuda_graph):
             view.take(event)
             if isinstance(event, RunFinished):
                 code = event.exit_code

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from music3_cli.errors import OutputError, UsageError
+from music3_cli.song.delivery import ENDINGS
 
 FIELDS = ("id", "title", "index", "take", "seed", "preset", "ext")
-EXTENSIONS = ("wav",)
 
 _MAX_NAME_BYTES = 180
 _FORBIDDEN = re.compile(r'[<>:"/\\|?*\x00-\x1f\x7f]+')
@@ -76,9 +76,15 @@ def output_template(output: str | None, songs: int, takes: int) -> str:
         # A literal brace cannot occur here; the path is used as it stands.
         template = output
     ending = Path(template).suffix.lstrip(".").lower()
-    if ending not in (*EXTENSIONS, "{ext}"):
-        raise UsageError(f"--output {output}: ending .{ending}; one of .{', .'.join(EXTENSIONS)} was expected")
+    if ending not in (*ENDINGS, "{ext}"):
+        raise UsageError(f"--output {output}: ending .{ending}; one of .{', .'.join(ENDINGS)} was expected")
     return template
+
+
+def fixed_ending(template: str) -> str | None:
+    """The ending that a template gives every file, or None where it follows from the format."""
+    ending = Path(template).suffix.lstrip(".").lower()
+    return None if ending == "{ext}" else ending
 
 
 def fill_template(template: str, fields: Mapping[str, object]) -> Path:

@@ -10,21 +10,37 @@ import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from music3_cli.checkpoint.inventory import Checkpoint
 from music3_cli.errors import InputError, Music3Error, OutputError, UsageError, raise_all
-from music3_cli.jobs.naming import fill_template, numbered, output_template, safe_name
-from music3_cli.jobs.sidecar import differences, is_done
+from music3_cli.jobs.naming import fill_template, fixed_ending, numbered, output_template, safe_name
+from music3_cli.jobs.sidecar import differences, has_codes, is_done
+from music3_cli.jobs.words import (
+    INSTRUMENTAL,
+    Handling,
+    check_placeholders_used,
+    check_words,
+    complete_for_instrumental,
+    filled_caption,
+    instrumental_lyrics,
+    placed_caption,
+    read_lyrics,
+    size_warnings,
+)
+from music3_cli.song.delivery import FORMATS, Delivery, make_delivery
+from music3_cli.song.instrumental import DEFAULT_PRESET as INSTRUMENTAL_PRESET
 from music3_cli.song.limits import MAX_FRAMES, MAX_SEED, clock, frames_to_seconds
-from music3_cli.song.lyrics import Lyrics, dropped_words, parse_lyrics
-from music3_cli.song.presets import load_preset
+from music3_cli.song.lyrics import Lyrics
+from music3_cli.song.presets import DEFAULT_PRESET, load_preset
 from music3_cli.song.prompt import Prompt, PromptTokenizer, check_prompt_length, frames_left
 from music3_cli.song.request import SongRequest
 from music3_cli.song.settings import Layer, Sourced, resolve
 from music3_cli.song.text import read_text
 
-DEFAULT_PRESET = "default"
+if TYPE_CHECKING:
+    from music3_cli.song.codes import SongCodes
+
 ON_EXISTS = ("keep", "overwrite", "number", "error")
 
 
@@ -35,6 +51,8 @@ class Song:
     Attributes:
         settings: every setting with its source.
         notes, warnings: what the user should know.
+        codes, exact: known codes, and whether they go through the talker step by step.
+        handling: what was done with its words.
     """
 
     id: str
@@ -42,6 +60,9 @@ class Song:
     settings: Mapping[str, Sourced[Any]]
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    codes: SongCodes | None = None
+    exact: bool = False
+    handling: Handling = Handling()
 
     def value(self, name: str) -> Any:
         return self.settings[name].value
@@ -69,19 +90,26 @@ class Plan:
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     sources: tuple[Song, ...] = field(default=(), repr=False)
+    keep_codes: bool = False
 
     @property
     def to_render(self) -> list[PlannedSong]:
         return [song for song in self.songs if song.action == "render"]
 
 
-def read_songs(files: Sequence[str], flags: Mapping[str, object], caption_file: str | None) -> list[Song]:
-    """Read lyrics files and resolve their settings.
+def read_songs(
+    files: Sequence[str],
+    flags: Mapping[str, object],
+    caption_file: str | None,
+    handling: Handling = Handling(),  # noqa: B008  frozen
+) -> list[Song]:
+    """Read lyrics files, resolve their settings and run the lint rules.
 
     Args:
         files: paths, `-` for standard input.
         flags: raw values of flags by setting name; None where not given.
         caption_file: a caption to read, stronger than any other but `--caption`.
+        handling: what is done with the words.
 
     Raises:
         InputError, UsageError, ManyErrors: everything that is wrong with any of the files.
@@ -92,57 +120,64 @@ def read_songs(files: Sequence[str], flags: Mapping[str, object], caption_file: 
         raise UsageError("--caption and --caption-file: one of them was expected")
     layers = [Layer(flags, {name: f"--{name.replace('_', '-')}" for name in flags}, is_flags=True)]
     if caption_file is not None:
-        layers.insert(0, Layer({"caption": read_text(caption_file).text}, {"caption": caption_file}))
+        layers.insert(
+            0, Layer({"caption": read_text(caption_file, as_is=handling.as_is).text}, {"caption": caption_file})
+        )
     songs: list[Song] = []
     errors: list[Music3Error] = []
-    for file in files:
+    for file in [INSTRUMENTAL] if handling.instrumental else files:
         try:
-            songs.append(_read_song(file, layers))
+            songs.append(_read_song(file, layers, handling))
         except Music3Error as error:
             if error.message not in (known.message for known in errors):  # a wrong flag is one error, not one a file
                 errors.append(error)
     raise_all(errors)
-    return _with_unique_ids(songs)
+    return with_unique_ids(songs)
 
 
-def _read_song(file: str, stronger: Sequence[Layer]) -> Song:
-    source = read_text(file)
-    lyrics = parse_lyrics(source)
+def _read_song(file: str, stronger: Sequence[Layer], handling: Handling) -> Song:
+    lyrics, notes = (instrumental_lyrics(None), list[str]()) if handling.instrumental else read_lyrics(file, handling)
+    name = lyrics.source.name
     front = Layer(
-        {name: item.value for name, item in lyrics.front_matter.items()},
-        {name: f"{source.name}:{item.line}" for name, item in lyrics.front_matter.items()},
+        {key: item.value for key, item in lyrics.front_matter.items()},
+        {key: f"{name}:{item.line}" for key, item in lyrics.front_matter.items()},
     )
     layers = [*stronger, front]
-    notes = [f"{source.name}: {note}" for note in source.notes]
-    preset = _preset_of(layers)
+    preset = _preset_of(layers, INSTRUMENTAL_PRESET if handling.instrumental else DEFAULT_PRESET)
+    loaded = None
     if preset.value:
         try:
             loaded = load_preset(preset.value)
         except InputError as error:
             where = "" if preset.source == "built-in" else f"{preset.source}: "
             raise InputError(f"{where}{error.message}", hint=error.hint) from None
-        values = {"caption": loaded.filled_caption(), **loaded.settings}
+        values = {"caption": filled_caption(loaded, handling), **loaded.settings}
         layers = [*_without_weaker_captions(layers), Layer(values, dict.fromkeys(values, f"preset {preset.value}"))]
         if preset.source == "built-in":
-            notes.append(f"{source.name}: no caption was given; the preset {preset.value!r} is used")
-    warnings = tuple(
-        f"{source.name}:{lost.line}:{lost.column}: the model will not see {lost.words!r}: words behind the tag "
-        f"{lost.tags} on the same line are dropped. Move them to a line of their own."
-        for lost in dropped_words(lyrics)
-    )
-    name = "stdin" if file == "-" else Path(file).stem
+            notes.append(f"{name}: no caption was given; the preset {preset.value!r} is used")
     settings = resolve(layers)
     settings["preset"] = preset
-    return Song(safe_name(name), lyrics, settings, tuple(notes), warnings)
+    check_placeholders_used(settings["caption"], name, handling)
+    ceiling = settings["max_duration"].value
+    if handling.instrumental:
+        lyrics = instrumental_lyrics(ceiling)
+        notes += complete_for_instrumental(settings)
+    caption = settings["caption"]
+    warnings = []
+    if not handling.as_is:
+        placed = placed_caption(caption, lyrics, loaded, handling)
+        warnings = check_words(lyrics, placed, caption.value, ceiling, handling.stops)
+    stem = "instrumental" if handling.instrumental else "stdin" if file == "-" else Path(file).stem
+    return Song(safe_name(stem), lyrics, settings, tuple(notes), tuple(warnings), handling=handling)
 
 
-def _preset_of(layers: Sequence[Layer]) -> Sourced[str]:
-    """The named preset; the default one where nobody names a preset or has a caption."""
+def _preset_of(layers: Sequence[Layer], default: str) -> Sourced[str]:
+    """The named preset; the one by default where nobody names a preset or has a caption."""
     for layer in layers:
         if layer.values.get("preset") is not None:
             return Sourced(str(layer.values["preset"]), layer.where["preset"])
     has_caption = any(layer.values.get("caption") is not None for layer in layers)
-    return Sourced("" if has_caption else DEFAULT_PRESET, "built-in")
+    return Sourced("" if has_caption else default, "built-in")
 
 
 def _without_weaker_captions(layers: Sequence[Layer]) -> list[Layer]:
@@ -155,7 +190,8 @@ def _without_weaker_captions(layers: Sequence[Layer]) -> list[Layer]:
     return kept
 
 
-def _with_unique_ids(songs: Sequence[Song]) -> list[Song]:
+def with_unique_ids(songs: Sequence[Song]) -> list[Song]:
+    """Equal ids are told apart by `-2`, `-3`, …"""
     seen: dict[str, int] = {}
     unique = []
     for song in songs:
@@ -165,20 +201,31 @@ def _with_unique_ids(songs: Sequence[Song]) -> list[Song]:
 
 
 def make_plan(
-    songs: Sequence[Song], checkpoint: Checkpoint, default_dtype: Callable[[], str], output: str | None, on_exists: str
+    songs: Sequence[Song],
+    checkpoint: Checkpoint,
+    default_dtype: Callable[[], str],
+    output: str | None,
+    on_exists: str,
+    keep_codes: bool = False,
 ) -> Plan:
     """Expand takes, count tokens, set ceilings, and decide about every file.
 
     Args:
         default_dtype: what the talker dtype `auto` means on the chosen device; asked when all else is right.
+        keep_codes: a song is finished only with its codes file.
 
     Raises:
         InputError, OutputError, ManyErrors: all that is wrong.
     """
+    from music3_cli.audio.formats import check_writable
+    from music3_cli.song.codes import check_codes
+
     tokenizer = PromptTokenizer.from_file(checkpoint.tokenizer_file)
     takes = max(int(song.value("takes")) for song in songs)
     template = output_template(output, sum(int(song.value("takes")) for song in songs), takes)
+    ending = fixed_ending(template)
     notes = [note for song in songs for note in song.notes]
+    warnings = [warning for song in songs for warning in song.warnings]
     errors: list[Music3Error] = []
     takes_to_place: list[tuple[SongRequest, Path]] = []
     used: dict[Path, str] = {}
@@ -186,12 +233,18 @@ def make_plan(
         try:
             prompt = tokenizer.prompt(song.value("caption"), song.lyrics.text)
             check_prompt_length(prompt, song.lyrics.source.name)
+            if song.codes is not None:
+                check_codes(song.codes, song.lyrics.source.name, checkpoint.digest)
+            delivery = make_delivery(song.settings, ending)
+            check_writable(delivery.format)
+            if song.codes is None:
+                warnings.extend(size_warnings(song.lyrics, song.value("caption"), len(prompt.ids), song.handling))
             max_frames, note = _ceiling(song, prompt, checkpoint)
             notes.extend(note)
             first_seed, note = _first_seed(song)
             notes.extend(note)
             for take in range(1, int(song.value("takes")) + 1):
-                request = _request(song, prompt, first_seed + take - 1, take, max_frames)
+                request = _request(song, prompt, delivery, first_seed + take - 1, take, max_frames)
                 fields = {
                     "id": song.id,
                     "title": request.title or song.id,
@@ -199,7 +252,7 @@ def make_plan(
                     "take": take,
                     "seed": request.seed,
                     "preset": song.value("preset") or "caption",
-                    "ext": "wav",
+                    "ext": FORMATS[delivery.format].endings[0],
                 }
                 path = fill_template(template, fields)
                 owner = used.setdefault(_same_file_key(path), request.id)
@@ -212,9 +265,10 @@ def make_plan(
         except Music3Error as error:
             errors.append(error)
     raise_all(errors)
-    planned = _place(takes_to_place, default_dtype, on_exists, checkpoint.digest)
-    warnings = tuple(warning for song in songs for warning in song.warnings)
-    return Plan(tuple(planned), checkpoint, tuple(notes), warnings, tuple(songs))
+    planned = _place(takes_to_place, default_dtype, on_exists, checkpoint.digest, keep_codes)
+    # A caption of a flag or a preset is every song's, and told about once.
+    unique = tuple(dict.fromkeys(warnings))
+    return Plan(tuple(planned), checkpoint, tuple(notes), unique, tuple(songs), keep_codes)
 
 
 def _ceiling(song: Song, prompt: Prompt, checkpoint: Checkpoint) -> tuple[int, list[str]]:
@@ -251,22 +305,29 @@ def _first_seed(song: Song) -> tuple[int, list[str]]:
     return int(seed.value), []
 
 
-def _request(song: Song, prompt: Prompt, seed: int, take: int, max_frames: int) -> SongRequest:
+def _request(song: Song, prompt: Prompt, delivery: Delivery, seed: int, take: int, max_frames: int) -> SongRequest:
     return SongRequest(
         id=song.id if song.value("takes") == 1 else f"{song.id}-take{take}",
         title=song.value("title"),
         artist=song.value("artist"),
+        album=song.value("album"),
+        track=song.value("track"),
+        source=Path(song.lyrics.source.name).name,
         lyrics=song.lyrics.text,
         caption=song.value("caption"),
         prompt=prompt,
         seed=seed,
+        noise_seed=song.value("noise_seed"),
         take=take,
         max_frames=max_frames,
         steps=song.value("steps"),
+        guidance=song.value("guidance"),
         seed_scheme=song.value("seed_scheme"),
         precision=song.value("precision"),
         talker_dtype=song.value("talker_dtype"),
-        bit_depth=song.value("bit_depth"),
+        delivery=delivery,
+        codes=song.codes,
+        exact=song.exact,
     )
 
 
@@ -276,7 +337,11 @@ def _same_file_key(path: Path) -> Path:
 
 
 def _place(
-    takes: Sequence[tuple[SongRequest, Path]], default_dtype: Callable[[], str], on_exists: str, digest: str
+    takes: Sequence[tuple[SongRequest, Path]],
+    default_dtype: Callable[[], str],
+    on_exists: str,
+    digest: str,
+    keep_codes: bool,
 ) -> list[PlannedSong]:
     """Decide about every file, and check that every folder takes one."""
     errors: list[Music3Error] = []
@@ -285,7 +350,7 @@ def _place(
         if request.talker_dtype == "auto":
             request = replace(request, talker_dtype=default_dtype())
         try:
-            planned.append(_decide(request, path, on_exists, digest))
+            planned.append(_decide(request, path, on_exists, digest, keep_codes))
         except Music3Error as error:
             errors.append(error)
     raise_all(errors)
@@ -293,7 +358,7 @@ def _place(
     return planned
 
 
-def _decide(request: SongRequest, path: Path, on_exists: str, digest: str) -> PlannedSong:
+def _decide(request: SongRequest, path: Path, on_exists: str, digest: str, keep_codes: bool) -> PlannedSong:
     if path.is_dir():
         raise OutputError(f"{path}: is a folder; a file was to be written there")
     if not path.exists():
@@ -303,6 +368,8 @@ def _decide(request: SongRequest, path: Path, on_exists: str, digest: str) -> Pl
     if on_exists == "number":
         return PlannedSong(request, numbered(path), "render", f"{path.name} exists")
     if on_exists == "keep" and is_done(path, request.key(digest)):
+        if keep_codes and not has_codes(path):
+            return PlannedSong(request, path, "render", "finished, but without its codes")
         return PlannedSong(request, path, "keep", "finished already")
     why = differences(path, request.audio_settings(), digest) if on_exists == "keep" else "the policy is error"
     raise OutputError(

@@ -9,20 +9,27 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from music3_cli import AUDIO_REVISION
+from music3_cli.audio.checks import ending_warnings
+from music3_cli.audio.resample import torchaudio_resample
 from music3_cli.errors import OutputError
 from music3_cli.events import Event, Note, RunFinished, SongFailed, SongFinished, SongKept, Warned
+from music3_cli.files import file_sha256
+from music3_cli.jobs.labels import repeat_command, tags_of
 from music3_cli.jobs.plan import Plan
 from music3_cli.jobs.sidecar import versions, write_sidecar
+from music3_cli.song.codes import codes_path, write_codes
+from music3_cli.song.delivery import NATIVE_RATE
 
 if TYPE_CHECKING:
     from music3_cli.pipeline import Pipeline, SongRendered
 
 
-def run_plan(plan: Plan, device: str) -> Iterator[Event]:
+def run_plan(plan: Plan, device: str, cuda_graph: bool = True) -> Iterator[Event]:
     """Render what the plan says.
 
     Args:
         device: as `--device` takes it.
+        cuda_graph: whether the talker's step may be captured.
 
     Yields:
         events, the last one a `RunFinished`.
@@ -46,11 +53,20 @@ def run_plan(plan: Plan, device: str) -> Iterator[Event]:
         from music3_cli.pipeline import Pipeline, RenderJob, SongRendered
 
         requests = [song.request for song in plan.to_render]
-        pipeline = Pipeline(plan.checkpoint, resolve_device(device), requests[0].talker_dtype)
+        if any(request.delivery.sample_rate != NATIVE_RATE for request in requests):
+            torchaudio_resample()  # asked for before the weights are read
+        pipeline = Pipeline(plan.checkpoint, resolve_device(device), requests[0].talker_dtype, cuda_graph)
         yield from pipeline.load(max(len(request.prompt.ids) + request.max_frames + 1 for request in requests))
-        for event in pipeline.render([RenderJob(song.request, song.path) for song in plan.to_render]):
+        for request in requests:
+            if request.exact and request.codes and request.codes.record.get("device") != pipeline.device_name:
+                made_on = request.codes.record.get("device")
+                yield Note(
+                    f"{request.id}: --exact gives equal samples on {made_on} only; this is {pipeline.device_name}"
+                )
+        jobs = [RenderJob(song.request, song.path, tags_of(song.request, plan.checkpoint)) for song in plan.to_render]
+        for event in pipeline.render(jobs):
             if isinstance(event, SongRendered):
-                event = _commit(event, pipeline)
+                event = _commit(event, pipeline, plan.keep_codes)
             if isinstance(event, SongFinished):
                 rendered, audio_seconds = rendered + 1, audio_seconds + event.audio_seconds
             if isinstance(event, SongFailed):
@@ -73,27 +89,51 @@ def _check_writable(folder: Path) -> None:
         ) from None
 
 
-def _commit(rendered: SongRendered, pipeline: Pipeline) -> SongFinished | SongFailed:
-    """Sidecar first, then the audio: an audio file in place always has its sidecar."""
-    request, audio = rendered.job.request, rendered.audio
-    warnings = []
-    if rendered.finish_reason == "ceiling" and not pipeline.checkpoint.is_demo:
-        warnings.append("the song reached its ceiling and was cut off; raise --max-duration")
-    if pipeline.checkpoint.is_demo:
-        warnings.append("a demo checkpoint makes noise, not music")
-    timings = {"talker": round(rendered.talker_seconds, 3), "acoustic": round(rendered.acoustic_seconds, 3)}
+def _commit(rendered: SongRendered, pipeline: Pipeline, keep_codes: bool) -> SongFinished | SongFailed:
+    """Codes and sidecar first, then the audio: an audio file in place always has what belongs to it."""
+    request, path, audio = rendered.job.request, rendered.job.path, rendered.audio
+    content = _record(rendered, pipeline)
+    try:
+        if keep_codes:
+            record = {name: content[name] for name in ("song", "checkpoint", "device", "versions")}
+            write_codes(codes_path(path), rendered.codes, {**record, "settings": request.model_settings()})
+            content["result"]["codes"] = {"file": codes_path(path).name, "sha256": file_sha256(codes_path(path))}
+        write_sidecar(path, content)
+        rendered.writer.commit()
+    except OutputError as error:
+        return SongFailed(request.id, error.message, error.hint)
+    return SongFinished(
+        song=request.id,
+        path=str(path),
+        seed=request.seed,
+        take=request.take,
+        frames=rendered.codes.frames,
+        audio_seconds=audio.samples / audio.sample_rate,
+        finish_reason=rendered.codes.finish_reason,
+        timings=content["timings"],
+        warnings=tuple(content["warnings"]),
+        levels=content["levels"],
+    )
+
+
+def _record(rendered: SongRendered, pipeline: Pipeline) -> dict[str, Any]:
+    """The sidecar's content."""
+    request, audio, codes = rendered.job.request, rendered.audio, rendered.codes
     seconds = audio.samples / audio.sample_rate
-    content: dict[str, Any] = {
+    return {
         "key": request.key(pipeline.checkpoint.digest),
         "audio_revision": AUDIO_REVISION,
         "song": {
             "id": request.id,
             "title": request.title,
             "artist": request.artist,
+            "album": request.album,
+            "track": request.track,
             "take": request.take,
             "seed": request.seed,
         },
         "settings": request.audio_settings(),
+        "repeat": repeat_command(request, pipeline.checkpoint),
         "checkpoint": {
             "name": pipeline.checkpoint.name,
             "digest": pipeline.checkpoint.digest,
@@ -102,32 +142,26 @@ def _commit(rendered: SongRendered, pipeline: Pipeline) -> SongFinished | SongFa
         "result": {
             "file": rendered.job.path.name,
             "sha256": audio.sha256,
-            "frames": rendered.frames,
-            "finish_reason": rendered.finish_reason,
+            "frames": codes.frames,
+            "finish_reason": codes.finish_reason,
             "prompt_tokens": len(request.prompt.ids),
             "sample_rate": audio.sample_rate,
             "samples": audio.samples,
             "seconds": round(seconds, 6),
             "peak": round(audio.peak, 6),
+            "seams": list(rendered.seams),
         },
-        "warnings": warnings,
-        "timings": timings,
+        "levels": audio.to_json(),
+        "checks": audio.faults.to_json(),
+        "warnings": _warnings(rendered, pipeline.checkpoint.is_demo),
+        "timings": {"talker": round(rendered.talker_seconds, 3), "acoustic": round(rendered.acoustic_seconds, 3)},
         "device": pipeline.device_name,
         "versions": versions(),
     }
-    try:
-        write_sidecar(rendered.job.path, content)
-        rendered.writer.commit()
-    except OutputError as error:
-        return SongFailed(request.id, error.message, error.hint)
-    return SongFinished(
-        request.id,
-        str(rendered.job.path),
-        request.seed,
-        request.take,
-        rendered.frames,
-        seconds,
-        rendered.finish_reason,
-        timings,
-        tuple(warnings),
-    )
+
+
+def _warnings(rendered: SongRendered, is_demo: bool) -> list[str]:
+    if is_demo:  # whose songs never end by themselves
+        return ["a demo checkpoint makes noise, not music", *rendered.audio.warnings()]
+    ending = ending_warnings(rendered.codes.finish_reason, rendered.audio.faults.seconds, rendered.job.request.lyrics)
+    return [*ending, *rendered.audio.warnings()]

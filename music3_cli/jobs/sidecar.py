@@ -59,6 +59,15 @@ def is_done(audio: Path, key: str) -> bool:
     return bool(sidecar.get("result", {}).get("sha256") == file_sha256(audio))
 
 
+def has_codes(audio: Path) -> bool:
+    """Whether the codes file that the sidecar of `audio` names is there and unchanged."""
+    from music3_cli.song.codes import codes_path
+
+    kept = (read_sidecar(audio) or {}).get("result", {}).get("codes")
+    path = codes_path(audio)
+    return isinstance(kept, dict) and path.is_file() and kept.get("sha256") == file_sha256(path)
+
+
 def differences(audio: Path, settings: Mapping[str, object], checkpoint_digest: str) -> str:
     """Why an existing file is another song, for messages: `seed 0 here, 7 wanted`."""
     sidecar = read_sidecar(audio)
@@ -80,7 +89,7 @@ def differences(audio: Path, settings: Mapping[str, object], checkpoint_digest: 
 def versions() -> dict[str, str]:
     """What the samples may depend on besides the settings."""
     found = {"music3": __version__, "python": platform.python_version(), "platform": platform.platform()}
-    for package in ("torch", "tokenizers", "soundfile"):
+    for package in ("torch", "tokenizers", "soundfile", "torchaudio"):
         try:
             found[package] = version(package)
         except PackageNotFoundError:

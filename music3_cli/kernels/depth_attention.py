@@ -33,7 +33,8 @@ def depth_attend(parts_PRN: torch.Tensor, cache_KRGPD: torch.Tensor, first: int,
     out = torch.empty(count * rows, heads * dim, device=cache_KRGPD.device, dtype=cache_KRGPD.dtype)
     _depth_attend[(rows, heads)](
         parts_PRN, cache_KRGPD[0], cache_KRGPD[1], out, rows, dim**-0.5,
-        PARTS=len(parts_PRN), FIRST=first, COUNT=count, HEADS=heads, ROOM=room, DIM=dim, num_warps=4, **overlap(parts_PRN),
+        PARTS=len(parts_PRN), FIRST=first, COUNT=count, HEADS=heads, ROOM=room, DIM=dim,
+        num_warps=4, **overlap(parts_PRN),
     )  # fmt: skip
     return out
 

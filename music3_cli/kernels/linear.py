@@ -12,11 +12,13 @@ from music3_cli.kernels.triton_support import (
     gdc_wait,
     jit,
     overlap,
-    prefetch,
     tl,
     triton,
     use_kernel,
 )
+
+MOST_ROWS = 64
+"""With more rows a product is no longer the reading of its weight, and cuBLAS does it."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +29,6 @@ class Tiling:
         columns: weight rows a program.
         depth: inner elements a step.
         parts: programs that share one output column's sum.
-        ahead: cache lines of each weight row that are asked for while the kernel before is still at work.
     """
 
     columns: int
@@ -35,7 +36,6 @@ class Tiling:
     parts: int = 1
     warps: int = 4
     stages: int = 4
-    ahead: int = 8
 
 
 def tiling(outputs: int, inner: int, itemsize: int) -> Tiling:
@@ -56,7 +56,7 @@ def linear_parts(x_RK: torch.Tensor, weight_NK: torch.Tensor) -> torch.Tensor:
 
     The twin has one part.
     """
-    if not use_kernel(x_RK):
+    if not use_kernel(x_RK) or len(x_RK) > MOST_ROWS:
         return F.linear(x_RK, weight_NK).float()[None]
     (rows, inner), outputs = x_RK.shape, len(weight_NK)
     cut = tiling(outputs, inner, weight_NK.element_size())
@@ -79,7 +79,7 @@ def gated_linear(x_RK: torch.Tensor, gate_up_NK: torch.Tensor) -> torch.Tensor:
     """SiLU(x gate^T) * (x up^T), [R, I], for a weight of gate rows, then up rows. Both products and SiLU are rounded to
     x's dtype before they are multiplied.
     """
-    if not use_kernel(x_RK):
+    if not use_kernel(x_RK) or len(x_RK) > MOST_ROWS:
         gate, up = F.linear(x_RK, gate_up_NK).chunk(2, -1)
         return F.silu(gate) * up
     (rows, inner), outputs = x_RK.shape, len(gate_up_NK) // 2
@@ -97,8 +97,6 @@ def _shape(cut: Tiling, rows: int, x: torch.Tensor) -> dict[str, int | bool]:
         "ROWS": max(16, triton.next_power_of_2(rows)),
         "COLUMNS": cut.columns,
         "DEPTH": cut.depth,
-        "AHEAD": cut.ahead,
-        "LINE": 128 // x.element_size(),
         "num_warps": cut.warps,
         "num_stages": cut.stages,
         **overlap(x),
@@ -108,8 +106,7 @@ def _shape(cut: Tiling, rows: int, x: torch.Tensor) -> dict[str, int | bool]:
 @jit
 def _linear_parts(
     x, weight, out, rows, outputs, inner, share,
-    ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEPTH: tl.constexpr, AHEAD: tl.constexpr, LINE: tl.constexpr,
-    EARLY: tl.constexpr,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEPTH: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
     column = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
     part = tl.program_id(1)
@@ -117,8 +114,6 @@ def _linear_parts(
     k = part * share + tl.arange(0, DEPTH)
     w_row = weight + tl.minimum(column, outputs - 1)[:, None].to(tl.int64) * inner
     if EARLY:
-        if AHEAD > 0:
-            prefetch(w_row + part * share + tl.arange(0, AHEAD)[None, :] * LINE)
         gdc_wait()
     w_at = w_row + k[None, :]
     x_at = x + row[None, :] * inner + k[:, None]
@@ -140,8 +135,7 @@ def _linear_parts(
 @jit
 def _gated_linear(
     x, weight, out, rows, outputs, inner,
-    ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEPTH: tl.constexpr, AHEAD: tl.constexpr, LINE: tl.constexpr,
-    EARLY: tl.constexpr,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEPTH: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
     column = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
     row = tl.arange(0, ROWS)
@@ -149,10 +143,6 @@ def _gated_linear(
     gate_row = weight + tl.minimum(column, outputs - 1)[:, None].to(tl.int64) * inner
     up_row = gate_row + outputs.to(tl.int64) * inner
     if EARLY:
-        if AHEAD > 0:
-            line = tl.arange(0, AHEAD)[None, :] * LINE
-            prefetch(gate_row + line)
-            prefetch(up_row + line)
         gdc_wait()
     gate_at, up_at = gate_row + k[None, :], up_row + k[None, :]
     x_at = x + row[None, :] * inner + k[:, None]

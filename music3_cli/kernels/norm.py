@@ -47,7 +47,8 @@ def add_norm(
 
 @jit
 def _add_norm(
-    parts, residual, weight, x, normed, rows, hidden, step, eps, PARTS: tl.constexpr, WIDTH: tl.constexpr, EARLY: tl.constexpr
+    parts, residual, weight, x, normed, rows, hidden, step, eps,
+    PARTS: tl.constexpr, WIDTH: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
     begin(EARLY)
     row = tl.program_id(0)

@@ -24,8 +24,26 @@ def jit(function: Any) -> Any:
 
 
 def use_kernel(x: torch.Tensor) -> bool:
-    """Whether a kernel can work on `x`: on CUDA, or anywhere under Triton's interpreter (for tests)."""
-    return triton is not None and (x.is_cuda or INTERPRETED)
+    """Whether a kernel can work on `x`: on CUDA where Triton works, or anywhere under Triton's interpreter (tests)."""
+    return INTERPRETED or (x.is_cuda and kernels_work())
+
+
+@cache
+def kernels_work() -> bool:
+    """Whether Triton can build and run a kernel here; it needs a C compiler, which not every machine has."""
+    if triton is None:
+        return False
+    flag = torch.zeros(1, device="cuda", dtype=torch.int32)
+    try:
+        _set_one[(1,)](flag)
+    except Exception:  # whatever a compiler chain can raise: the twins give the same answer, slower
+        return False
+    return bool(flag.item() == 1)
+
+
+@jit
+def _set_one(flag):
+    tl.store(flag, 1)
 
 
 @cache
@@ -34,10 +52,8 @@ def _overlaps(device: torch.device) -> bool:
 
 
 def overlap(x: torch.Tensor) -> dict[str, bool]:
-    """Launch options with which a kernel's programs may start while the kernel before is still at work, from Hopper on.
-
-    Such a kernel lets its successor start at once (`begin`), and waits for its predecessor before it reads anything that
-    a kernel has written.
+    """Launch options with which a kernel's programs may start while the kernel before is still at work, from Hopper on
+    (programmatic dependent launch). Such a kernel waits for its predecessor before it reads anything, see `begin`.
     """
     early = not INTERPRETED and _overlaps(x.device)
     return {"EARLY": early, "launch_pdl": early} if early else {"EARLY": False}
@@ -51,11 +67,3 @@ def begin(EARLY: tl.constexpr):
     if EARLY:
         gdc_wait()
         gdc_launch_dependents()
-
-
-@jit
-def prefetch(at):
-    """Ask for the cache lines at a block of addresses; the values are not waited for."""
-    tl.inline_asm_elementwise(
-        "prefetch.global.L2 [$1]; mov.u32 $0, 0;", "=r,l", [at], dtype=tl.int32, is_pure=False, pack=1
-    )

@@ -75,16 +75,20 @@ class BackboneLayer(nn.Module):
         self.mlp_norm = weight(hidden)
 
     def prefill(
-        self, x_RTH: torch.Tensor, phases: tuple[torch.Tensor, torch.Tensor], cache: tuple[torch.Tensor, torch.Tensor]
+        self,
+        x_RTH: torch.Tensor,
+        phases: tuple[torch.Tensor, torch.Tensor],
+        cache: tuple[torch.Tensor, torch.Tensor] | None,
     ) -> torch.Tensor:
-        """All positions of a prompt at once; keys and values go to the front of the cache."""
+        """All positions of a prompt at once; keys and values go to the front of the cache, if there is one."""
         c, length = self.config, x_RTH.shape[1]
         qkv = F.linear(rms_norm(x_RTH, self.attention_norm, c.rms_norm_eps), self.qkv)
         q, k, v = (part.unflatten(-1, (-1, c.head_dim)) for part in qkv.split((c.query_size, c.kv_size, c.kv_size), -1))
         q = rotate(rms_norm(q, self.q_norm, c.rms_norm_eps), *phases).transpose(1, 2)
         k = rotate(rms_norm(k, self.k_norm, c.rms_norm_eps), *phases).transpose(1, 2)
         v = v.transpose(1, 2)
-        cache[0][:, :, :length], cache[1][:, :, :length] = k, v
+        if cache is not None:
+            cache[0][:, :, :length], cache[1][:, :, :length] = k, v
         shared = c.num_attention_heads // c.num_key_value_heads
         with sdpa_kernel(REPEATABLE_ATTENTION):
             attended = F.scaled_dot_product_attention(
@@ -112,8 +116,8 @@ class Backbone(nn.Module):
         cos, sin = rotary_tables(every, self.config.head_dim, self.config.rope_theta)
         return cos.to(self.norm.dtype), sin.to(self.norm.dtype)
 
-    def prefill(self, x_RTH: torch.Tensor, cache: KVCache) -> torch.Tensor:
-        """Run one song's prompt (or prompt and codes) from position 0 on.
+    def prefill(self, x_RTH: torch.Tensor, cache: KVCache | None = None) -> torch.Tensor:
+        """Run one song's prompt (or prompt and codes) from position 0 on, and fill the cache if there is one.
 
         Returns:
             [R, T, H] final-norm hiddens of every position.
@@ -121,7 +125,7 @@ class Backbone(nn.Module):
         cos, sin = self.phases(x_RTH.shape[1])
         phases = cos[:, None], sin[:, None]
         for index, layer in enumerate(self.layers):
-            x_RTH = layer.prefill(x_RTH, phases, cache.layer(index))
+            x_RTH = layer.prefill(x_RTH, phases, cache.layer(index) if cache else None)
         return rms_norm(x_RTH, self.norm, self.config.rms_norm_eps)
 
     def decode(

@@ -8,6 +8,9 @@ MAX_FRAMES = 9000
 
 MAX_PROMPT_TOKENS = 5000
 
+CONTEXT = 10_240
+"""Positions of the released talker: prompt tokens + frames + 1 must fit."""
+
 MAX_SEED = 2**64 - 1
 
 

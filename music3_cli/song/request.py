@@ -5,10 +5,15 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from music3_cli import AUDIO_REVISION
+from music3_cli.song.delivery import Delivery
 from music3_cli.song.prompt import Prompt
+
+if TYPE_CHECKING:
+    from music3_cli.song.codes import SongCodes
 
 
 @dataclass(frozen=True)
@@ -17,43 +22,65 @@ class SongRequest:
 
     Attributes:
         id: short name for messages and events, unique in a run.
+        album, track: for the file's tags.
+        source: name of the lyrics or codes file, without its folder.
         lyrics, caption: texts as the prompt takes them.
         prompt: their tokens.
         seed: this take's own seed (the first take's seed + take - 1).
+        noise_seed: another seed for the acoustic stage's noise, or None.
         take: counted from 1.
         max_frames: the ceiling.
         steps: Euler steps a window.
+        guidance: the acoustic stage's.
         talker_dtype: `bf16` or `fp32`, resolved for the device.
+        delivery: what the file is.
+        codes: known codes, which the talker then need not draw.
+        exact: known codes go through the talker step by step, as in the first render.
     """
 
     id: str
     title: str
     artist: str
+    album: str
+    track: str
+    source: str
     lyrics: str
     caption: str
     prompt: Prompt
     seed: int
+    noise_seed: int | None
     take: int
     max_frames: int
     steps: int
+    guidance: float
     seed_scheme: str
     precision: str
     talker_dtype: str
-    bit_depth: str
+    delivery: Delivery
+    codes: SongCodes | None = field(default=None, compare=False)
+    exact: bool = False
 
-    def audio_settings(self) -> dict[str, object]:
-        """What the samples depend on, besides the checkpoint and the code's audio revision."""
+    def model_settings(self) -> dict[str, object]:
+        """What the model's own sound depends on, besides the checkpoint, known codes and the code's audio revision."""
         return {
             "lyrics": self.lyrics,
             "caption": self.caption,
             "seed": self.seed,
+            "noise_seed": self.noise_seed,
             "seed_scheme": self.seed_scheme,
             "max_frames": self.max_frames,
             "steps": self.steps,
+            "guidance": self.guidance,
             "precision": self.precision,
             "talker_dtype": self.talker_dtype,
-            "bit_depth": self.bit_depth,
         }
+
+    def audio_settings(self) -> dict[str, object]:
+        """What the file's samples depend on, besides the checkpoint and the code's audio revision."""
+        settings = {**self.model_settings(), **self.delivery.audio_settings()}
+        if self.codes is not None:
+            settings |= {"codes": self.codes.digest, "teacher_forcing": "step" if self.exact else "prefill"}
+        return settings
 
     def key(self, checkpoint_digest: str) -> str:
         """Identity of the finished file: equal keys, equal samples on one kind of device."""

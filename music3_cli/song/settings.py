@@ -97,6 +97,53 @@ def parse_duration(value: object) -> int:
     return seconds_to_frames(seconds)
 
 
+def _number(value: object, low: float, high: float, what: str) -> float:
+    expected = f"a number from {low:g} to {high:g} was expected{what}"
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise ValueError(expected)
+    try:
+        number = float(value)
+    except ValueError:
+        raise ValueError(expected) from None
+    if not low <= number <= high:
+        raise ValueError(expected)
+    return number
+
+
+def parse_track(value: object) -> str:
+    """A track number such as `3`, or `3/12`."""
+    matched = re.fullmatch(r"\s*(\d{1,4})(?:/(\d{1,4}))?\s*", str(value))
+    if isinstance(value, bool) or matched is None:
+        raise ValueError("a track number such as 3 or 3/12 was expected")
+    return "/".join(str(int(part)) for part in matched.groups() if part)
+
+
+_LEVELS = {"peak": (-30.0, -1.0, -1.0, "dBTP"), "loudness": (-40.0, -5.0, -14.0, "LUFS")}
+"""Normalisation: lowest and highest target, the default, the unit."""
+
+
+def parse_normalize(value: object) -> str:
+    """`none`, `peak` or `loudness`, with a target as in `loudness=-16`; the target is always spelled out in what comes
+    back.
+    """
+    mode, given, target = str(value).strip().partition("=")
+    if mode == "none" and not given:
+        return "none"
+    if mode not in _LEVELS:
+        raise ValueError("none, peak or loudness was expected, with a target as in loudness=-14")
+    low, high, default, unit = _LEVELS[mode]
+    level = _number(target, low, high, f" ({unit})") if given else default
+    return f"{mode}={level:g}"
+
+
+def _on_off(value: object) -> bool:
+    if isinstance(value, bool):
+        return value
+    if str(value).lower() in ("true", "false"):
+        return str(value).lower() == "true"
+    raise ValueError("true or false was expected")
+
+
 def one_of(*choices: str) -> Callable[[object], str]:
     def parse(value: object) -> str:
         if str(value) not in choices:
@@ -129,7 +176,16 @@ SETTINGS: Mapping[str, Setting] = {
         Setting("seed_scheme", one_of("server", "diffusers"), "server"),
         Setting("precision", one_of("fp32"), "fp32"),
         Setting("talker_dtype", one_of("auto", "bf16", "fp32"), "auto"),
-        Setting("bit_depth", one_of("16", "float"), "16"),
+        Setting("album", _text, ""),
+        Setting("track", parse_track, ""),
+        Setting("guidance", lambda value: _number(value, 0, 20, " (1.7 is the model's own)"), 1.7),
+        Setting("noise_seed", lambda value: _whole(value, 0, MAX_SEED, ""), None),
+        Setting("format", one_of("wav", "flac", "mp3", "ogg", "opus"), None),
+        Setting("bit_depth", one_of("16", "24", "float"), None),
+        Setting("quality", lambda value: _number(value, 0, 10, " (10 is best)"), None),
+        Setting("sample_rate", lambda value: int(one_of("44100", "32000")(value)), None),
+        Setting("normalize", parse_normalize, "none"),
+        Setting("dither", _on_off, True),
     )
 }
 

@@ -10,7 +10,7 @@ import torch
 from music3_cli.kernels.draw import draw_columns
 from music3_cli.kernels.linear import sum_parts
 from music3_cli.kernels.triton_support import use_kernel
-from music3_cli.randomness import DRAWS_A_FRAME, ReferenceRandomness, gumbel
+from music3_cli.randomness import DRAWS_A_FRAME, ForcedRandomness, ReferenceRandomness, SongRandomness, gumbel
 from music3_cli.talker.sampling import GUIDANCE, TOP_K, residual_candidates, semantic_candidates
 from music3_cli.talker.state import Slots
 
@@ -58,7 +58,7 @@ class ReferenceDraws:
 
     repeatable = False
 
-    def __init__(self, dtype: torch.dtype, songs: Sequence[ReferenceRandomness | None]) -> None:
+    def __init__(self, dtype: torch.dtype, songs: Sequence[SongRandomness | None]) -> None:
         self.dtype, self.songs = dtype, songs
 
     def semantic(self, parts_PRV: torch.Tensor, slots: Slots) -> torch.Tensor:
@@ -70,7 +70,39 @@ class ReferenceDraws:
     def _draw(self, logits_SV: torch.Tensor, codebook: int, alive_S: torch.Tensor) -> torch.Tensor:
         probabilities_SV = torch.softmax(logits_SV, -1).cpu()
         columns = [
-            song.draw(probabilities_SV[slot : slot + 1], codebook) if song is not None and alive else 0
+            song.draw(probabilities_SV[slot : slot + 1], codebook)
+            if isinstance(song, ReferenceRandomness) and alive
+            else 0
             for slot, (song, alive) in enumerate(zip(self.songs, alive_S.tolist(), strict=False))
         ]
         return torch.tensor(columns, device=logits_SV.device)
+
+
+class ForcedDraws:
+    """No draws: the songs' known codes, whatever the logits say. Behind the last known step a song ends."""
+
+    repeatable = False
+
+    def __init__(self, songs: Sequence[SongRandomness | None]) -> None:
+        self.songs = songs
+
+    def semantic(self, parts_PRV: torch.Tensor, slots: Slots) -> torch.Tensor:
+        return self._known(slots, 0, parts_PRV.device)
+
+    def residual(self, parts_PRV: torch.Tensor, slots: Slots, codebook: int, alive_S: torch.Tensor) -> torch.Tensor:
+        return self._known(slots, codebook, parts_PRV.device)
+
+    def _known(self, slots: Slots, codebook: int, device: torch.device) -> torch.Tensor:
+        columns = [0] * slots.count
+        for slot, (song, step) in enumerate(zip(self.songs, slots.step_S.tolist(), strict=False)):
+            if isinstance(song, ForcedRandomness) and step < len(song.steps):
+                # The semantic code's column 0 is the end of the song.
+                columns[slot] = song.steps[step][codebook] + (codebook == 0)
+        return torch.tensor(columns, device=device)
+
+
+def make_draws(scheme: str, dtype: torch.dtype, songs: Sequence[SongRandomness | None]) -> Draws:
+    """The draws of a run whose songs all have this scheme; `songs` are the slots', as they are while a step runs."""
+    if scheme == "server":
+        return ServerDraws(dtype)
+    return ForcedDraws(songs) if scheme == "codes" else ReferenceDraws(dtype, songs)

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 import torch
 
 from music3_cli.models.talker import Talker
-from music3_cli.randomness import ReferenceRandomness, ServerRandomness, SongRandomness
-from music3_cli.talker.draws import Draws, ReferenceDraws, ServerDraws
+from music3_cli.randomness import ServerRandomness, SongRandomness
+from music3_cli.talker.draws import make_draws
 from music3_cli.talker.graphs import StepGraphs, bucket_of, try_capture
 from music3_cli.talker.state import AT_CEILING, RUNNING, Slots
 from music3_cli.talker.step import frame_step
@@ -45,6 +45,7 @@ class TalkerSong:
     frames: int = 0
     finish_reason: str = ""
     seconds: float = 0.0
+    _priming_C: torch.Tensor | None = field(default=None, repr=False)
     _codes_FC: torch.Tensor | None = field(default=None, repr=False)
     _hiddens_FCH: torch.Tensor | None = field(default=None, repr=False)
 
@@ -59,14 +60,21 @@ class TalkerSong:
         assert self._codes_FC is not None
         return self._codes_FC.tolist()
 
+    @property
+    def priming(self) -> list[int]:
+        """The 8 codes of the first step, which is not emitted."""
+        assert self._priming_C is not None
+        return self._priming_C.tolist()
+
     def frame_hiddens(self) -> torch.Tensor:
         """[F, 8 x H] of a finished song, for the acoustic stage."""
         assert self._hiddens_FCH is not None
         return self._hiddens_FCH.flatten(1)
 
-    def finish(self, reason: str, codes_FC: torch.Tensor, hiddens_FCH: torch.Tensor) -> None:
+    def finish(self, reason: str, priming_C: torch.Tensor, codes_FC: torch.Tensor, hiddens_FCH: torch.Tensor) -> None:
+        """All frames are known: [8] and [F, 8] codes, [F, 8, H] hiddens."""
         self.finish_reason, self.frames = reason, len(codes_FC)
-        self._codes_FC, self._hiddens_FCH = codes_FC, hiddens_FCH
+        self._priming_C, self._codes_FC, self._hiddens_FCH = priming_C, codes_FC, hiddens_FCH
 
     def release(self) -> None:
         """Give the frames' memory back."""
@@ -74,12 +82,17 @@ class TalkerSong:
 
 
 class TalkerEngine:
-    """Loaded weights, and how their steps are run: as CUDA graphs where possible and wanted."""
+    """Loaded weights, and how their steps are run: as CUDA graphs where possible and wanted.
+
+    Attributes:
+        eager_because: why a run that wanted graphs had none; empty where all is well.
+    """
 
     def __init__(self, talker: Talker, cuda_graph: bool = True) -> None:
         self.talker = talker
         self.device = talker.head.device
         self.cuda_graph = cuda_graph and self.device.type == "cuda"
+        self.eager_because = ""
 
     @torch.inference_mode()
     def run(self, songs: Sequence[TalkerSong], most_slots: int | None = None) -> Iterator[TalkerSong]:
@@ -90,6 +103,8 @@ class TalkerEngine:
         Args:
             most_slots: songs that share a step; by default what suits the device.
         """
+        if not songs:
+            return
         count = min(len(songs), most_slots or MOST_SLOTS[self.device.type])
         run = _Run(self, songs, count)
         yield from run.events()
@@ -107,20 +122,18 @@ class _Run:
         positions = max(song.positions for song in songs)
         frames = max(song.max_frames for song in songs)
         self.slots = Slots.empty(self.talker, count, positions, frames)
-        self.draws = self._draws(songs)
+        self.randomness: list[SongRandomness | None] = [None] * count
+        self.draws = make_draws(songs[0].randomness.scheme, self.talker.head.dtype, self.randomness)
         self.graphs: StepGraphs | None = None
         if engine.cuda_graph and self.draws.repeatable:
-            self.graphs = try_capture(self._step, self.slots)
+            captured = try_capture(self._step, self.slots)
+            if isinstance(captured, StepGraphs):
+                self.graphs = captured
+            else:
+                engine.eager_because = captured
         # A frame's outcome is read while the next one is at work.
         self.late = engine.device.type == "cuda"
         self.unread: deque[tuple[torch.Tensor, torch.cuda.Event | None, list[TalkerSong | None]]] = deque()
-
-    def _draws(self, songs: Sequence[TalkerSong]) -> Draws:
-        dtype = self.talker.head.dtype
-        if songs[0].randomness.scheme == "server":
-            return ServerDraws(dtype)
-        self.generators: list[ReferenceRandomness | None] = [None] * len(self.places)
-        return ReferenceDraws(dtype, self.generators)
 
     def _step(self, slots: Slots) -> None:
         frame_step(self.talker, slots, self.draws)
@@ -145,8 +158,7 @@ class _Run:
                 song = self.waiting.popleft()
                 self.places[slot], self.since[slot] = song, self.busy
                 self.slots.admit(slot, self._prefill(song, slot), len(song.ids), song.max_frames, _seed(song))
-                if isinstance(song.randomness, ReferenceRandomness):
-                    self.generators[slot] = song.randomness
+                self.randomness[slot] = song.randomness
 
     def _prefill(self, song: TalkerSong, slot: int) -> torch.Tensor:
         """The last position's hiddens [2, H]. One song at a time: its length is its own."""
@@ -189,9 +201,11 @@ class _Run:
 
     def _finish(self, slot: int, song: TalkerSong, reason: str) -> None:
         kept = slice(0, song.frames)
-        song.finish(reason, self.slots.codes_SFC[slot, kept].clone(), self.slots.hiddens_SFCH[slot, kept].clone())
+        slots = self.slots
+        codes_FC, hiddens_FCH = slots.codes_SFC[slot, kept].clone(), slots.hiddens_SFCH[slot, kept].clone()
+        song.finish(reason, slots.priming_SC[slot].clone(), codes_FC, hiddens_FCH)
         song.seconds = self.busy - self.since[slot]
-        self.places[slot] = None
+        self.places[slot] = self.randomness[slot] = None
 
 
 def _seed(song: TalkerSong) -> int:

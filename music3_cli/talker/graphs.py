@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 
 import torch
@@ -49,11 +48,12 @@ class StepGraphs:
         self._graphs[size].replay()
 
 
-def try_capture(step: Callable[[Slots], None], slots: Slots) -> StepGraphs | None:
-    """Graphs, or None with a logged reason where capturing fails: the step then runs eagerly."""
+def try_capture(step: Callable[[Slots], None], slots: Slots) -> StepGraphs | str:
+    """Graphs, or the reason why there are none: the step then runs eagerly."""
     try:
         return StepGraphs(step, slots)
-    except (RuntimeError, torch.AcceleratorError) as error:
-        logging.getLogger(__name__).warning("no CUDA graph, the talker runs eagerly: %s", str(error).splitlines()[0])
+    except torch.OutOfMemoryError:
+        raise
+    except RuntimeError as error:
         slots.clear()
-        return None
+        return str(error).splitlines()[0]

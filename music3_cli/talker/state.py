@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import torch
 
@@ -26,6 +26,7 @@ class Slots:
         alive_S: bool, whether the slot has a song that is not finished.
         outcome_S: RUNNING, ENDED or AT_CEILING.
         seed_S: talker seeds of the server scheme.
+        priming_SC: codes of the unemitted first step.
         codes_SFC, hiddens_SFCH: every emitted frame; one place behind the last takes what is not emitted.
     """
 
@@ -39,6 +40,7 @@ class Slots:
     alive_S: torch.Tensor
     outcome_S: torch.Tensor
     seed_S: torch.Tensor
+    priming_SC: torch.Tensor
     codes_SFC: torch.Tensor
     hiddens_SFCH: torch.Tensor
 
@@ -61,6 +63,7 @@ class Slots:
             torch.zeros(slots, dtype=torch.bool, device=head.device),
             numbers(),
             numbers(),
+            torch.zeros(slots, books, dtype=torch.int32, device=head.device),
             torch.zeros(slots, frames + 1, books, dtype=torch.int32, device=head.device),
             head.new_empty(slots, frames + 1, books, head.shape[1]),
         )
@@ -71,20 +74,8 @@ class Slots:
 
     def first(self, slots: int) -> Slots:
         """A view of the first slots."""
-        per_slot = {
-            name: getattr(self, name)[:slots]
-            for name in (
-                "position_S",
-                "step_S",
-                "frames_S",
-                "limit_S",
-                "alive_S",
-                "outcome_S",
-                "seed_S",
-                "codes_SFC",
-                "hiddens_SFCH",
-            )  # fmt: skip
-        }
+        shared = ("hidden_RH", "cache", "tables")
+        per_slot = {field.name: getattr(self, field.name)[:slots] for field in fields(self) if field.name not in shared}
         return Slots(self.hidden_RH[: 2 * slots], self.cache.rows(0, 2 * slots), self.tables, **per_slot)
 
     def admit(self, slot: int, hidden_RH: torch.Tensor, position: int, limit: int, seed: int) -> None:

@@ -28,6 +28,7 @@ def frame_step(talker: Talker, slots: Slots, draws: Draws) -> None:
     slot_S = torch.arange(slots.count, device=place_S.device)
     slots.codes_SFC[slot_S, place_S] = codes_SC.to(slots.codes_SFC.dtype)
     slots.hiddens_SFCH[slot_S, place_S] = hiddens_SCH
+    slots.priming_SC.copy_(torch.where((slots.step_S == 0)[:, None], codes_SC.to(torch.int32), slots.priming_SC))
     slots.frames_S.add_(emits_S)
     full_S = alive_S & (slots.frames_S >= slots.limit_S)
     slots.outcome_S.copy_(torch.where(ended_S, ENDED, torch.where(full_S, AT_CEILING, slots.outcome_S)))

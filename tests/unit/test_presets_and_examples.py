@@ -9,9 +9,8 @@ import pytest
 
 from music3_cli.errors import InputError
 from music3_cli.song.caption import clean_caption
-from music3_cli.song.lyrics import dropped_words, parse_lyrics
+from music3_cli.song.lint.files import Options, lint_file
 from music3_cli.song.presets import Preset, load_preset, packaged_folder, preset_paths, user_folder
-from music3_cli.song.text import read_text
 from tests.conftest import EXAMPLES, Music3
 
 PRESETS = sorted(path.stem for path in packaged_folder().glob("*.yaml"))
@@ -46,8 +45,12 @@ def test_cleaning_leaves_a_caption_s_words_alone(preset: Preset) -> None:
 
 
 @pytest.mark.parametrize("path", LYRICS, ids=lambda path: path.stem)
-def test_examples_lose_no_words(path: Path) -> None:
-    assert dropped_words(parse_lyrics(read_text(str(path)))) == []
+def test_examples_pass_lint(path: Path) -> None:
+    assert lint_file(str(path), None, Options()).findings == []
+
+
+def test_presets_pass_lint(preset: Preset) -> None:
+    assert lint_file(str(preset.path), None, Options()).findings == []
 
 
 def test_a_preset_of_the_user_s_overrides_a_packaged_one() -> None:
