@@ -11,6 +11,7 @@ import typer
 
 from music3_cli import __version__
 from music3_cli.cli import console
+from music3_cli.cli.bench import app as bench_app
 from music3_cli.cli.convert import convert
 from music3_cli.cli.download import download
 from music3_cli.cli.inspect import app as inspect_app
@@ -33,6 +34,7 @@ app.command()(lint)
 app.command()(download)
 app.command()(verify)
 app.command()(convert)
+app.add_typer(bench_app, name="bench")
 app.add_typer(inspect_app, name="inspect")
 app.add_typer(presets_app, name="presets")
 

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from music3_cli.devices import true_fp32
+from music3_cli.talker.engine import TalkerEngine, TalkerSong
 from tests.conftest import EXAMPLES, Music3
 from tests.support.devices import NEEDS_CUDA
 from tests.support.stages import Stages, load_stages
@@ -48,21 +50,51 @@ def test_fp32_gives_the_sound_of_the_cpu(on_cuda: Stages, on_cpu: Stages) -> Non
     assert (here - there).pow(2).mean().sqrt().item() < 1e-5
 
 
+def digest(song: TalkerSong) -> str:
+    content = song.frame_hiddens().float().cpu().numpy().tobytes() + str(song.codes).encode()
+    return hashlib.sha256(content).hexdigest()
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=["bf16", "fp32"])
 def test_a_song_does_not_know_its_neighbours(demo_root: Path, dtype: torch.dtype) -> None:
+    """Alone, in any slot, in any bucket, with neighbours that end before it, and admitted while others run."""
     stages = load_stages(demo_root, "cuda", dtype)
     other = stages.prompt("Loud and fast industrial metal, male voice.", "[verse]\nIron\n" * 20)
 
-    def digest(slot: int, neighbours: int, frames: int = 60) -> str:
-        song = stages.song(frames, 42)
-        songs = [stages.song(frames - 7 * n, 100 + n, prompt=other) for n in range(neighbours)]
-        songs.insert(slot, song)
-        stages.talk(songs)
-        return hashlib.sha256(
-            song.frame_hiddens().float().cpu().numpy().tobytes() + str(song.codes).encode()
-        ).hexdigest()
+    def rendered(slot: int, neighbours: int, most_slots: int = 16) -> str:
+        song = stages.song(60, 42)
+        # Longest first decides the slot: neighbours before it are longer, those behind it shorter.
+        songs = [stages.song(61 + n, 100 + n, prompt=other) for n in range(slot)]
+        songs += [stages.song(59 - n, 200 + n, prompt=other) for n in range(neighbours - slot)]
+        stages.talk([*songs, song], most_slots)
+        assert all(len(s.codes) == s.max_frames for s in songs)
+        return digest(song)
 
-    assert len({digest(0, 0), digest(0, 3), digest(2, 3), digest(5, 5)}) == 1
+    variants = {rendered(0, 0), rendered(0, 1), rendered(2, 3), rendered(5, 5), rendered(5, 15), rendered(15, 15)}
+    variants |= {rendered(6, 8, 2), rendered(20, 24, 16)}
+    assert len(variants) == 1
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=["bf16", "fp32"])
+def test_graph_and_eager_give_the_same_bits(demo_root: Path, dtype: torch.dtype) -> None:
+    stages = load_stages(demo_root, "cuda", dtype)
+    eager, graph = stages.song(500, 9), stages.song(500, 9)
+    stages.talk([graph])
+    assert stages.talker.eager_because == ""
+    with true_fp32():
+        for _ in TalkerEngine(stages.talker.talker, cuda_graph=False).run([eager]):
+            pass
+    assert digest(graph) == digest(eager)
+
+
+def test_songs_of_every_length_lose_no_frame(on_cuda: Stages) -> None:
+    """One frame, a full context, and songs that end while others are admitted."""
+    context = on_cuda.checkpoint.architecture.backbone.max_position_embeddings
+    longest = min(9000, context - len(on_cuda.prompt().ids) - 1)
+    songs = [on_cuda.song(frames, frames) for frames in (1, 2, 300, 1, 37, longest)]
+    on_cuda.talk(songs, 2)
+    assert [(len(s.codes), s.finish_reason) for s in songs] == [(s.max_frames, "ceiling") for s in songs]
+    assert torch.isfinite(songs[-1].frame_hiddens()).all()
 
 
 def test_bytes_repeat_and_do_not_depend_on_company(music3: Music3, tmp_path: Path) -> None:

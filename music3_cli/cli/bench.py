@@ -1,0 +1,94 @@
+"""`music3 bench`: how fast this machine is at a stage."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from music3_cli.cli import console
+
+app = typer.Typer(help="Measure how fast this machine is.", no_args_is_help=True, rich_markup_mode=None)
+
+
+@app.callback()
+def _root() -> None:
+    pass
+
+
+@app.command()
+def talker(
+    checkpoint: Annotated[str | None, typer.Option(help="Folder, demo, or REPO[@REV] in the hub's cache.")] = None,
+    songs: Annotated[str, typer.Option(help="Songs at once, separated by commas.")] = "1,4,8,16",
+    contexts: Annotated[str, typer.Option(help="Positions, separated by commas.")] = "500,2000,4000",
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+    talker_dtype: Annotated[str, typer.Option(help="auto, bf16 or fp32.")] = "auto",
+    no_cuda_graph: Annotated[bool, typer.Option("--no-cuda-graph", help="Run the step eagerly.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="A JSON document instead of text.")] = False,
+) -> None:
+    """Time the talker's step: milliseconds a frame for several songs at several contexts.
+
+    The limit is the reading of all weights, keys and values once, at the read bandwidth measured in the same run.
+    """
+    counts, places = _numbers("--songs", songs), _numbers("--contexts", contexts)
+    from music3_cli.checkpoint.locate import find_checkpoint
+
+    found = find_checkpoint(checkpoint)
+    import torch
+
+    from music3_cli.checkpoint.load import load_talker
+    from music3_cli.devices import DTYPES, default_talker_dtype, device_name, resolve_device, true_fp32
+    from music3_cli.talker.bench import measure, read_bandwidth
+
+    where = resolve_device(device)
+    dtype = DTYPES[default_talker_dtype(where) if talker_dtype == "auto" else talker_dtype]
+    with torch.inference_mode(), true_fp32():
+        bandwidth = read_bandwidth(where) if where.type == "cuda" else 0.0
+        loaded = load_talker(found, where, dtype)
+        timings = [t for count in counts for t in measure(loaded, count, places, not no_cuda_graph, bandwidth)]
+    if as_json:
+        console.document(
+            {
+                "device": device_name(where),
+                "dtype": str(dtype),
+                "read_bytes_a_second": bandwidth,
+                "timings": [asdict(timing) for timing in timings],
+            }
+        )
+        return
+    from rich import box
+    from rich.table import Table
+
+    console.data(f"{device_name(where)}, {dtype}, checkpoint {found.name}")
+    if bandwidth:
+        console.data(f"read bandwidth {bandwidth / 1e12:.2f} TB/s")
+    table = Table(
+        "songs",
+        "context",
+        "ms a frame",
+        "x real time",
+        "limit",
+        "of limit",
+        "capture",
+        "memory",
+        "kernels",
+        box=box.SIMPLE,
+    )
+    for t in timings:
+        share = f"{t.limit_ms / t.frame_ms:.0%}" if t.limit_ms else "-"
+        row = [str(t.songs), str(t.context), f"{t.frame_ms:.2f}", f"{t.real_time:.1f}", f"{t.limit_ms:.2f} ms", share]
+        table.add_row(*row, f"{t.capture_s:.1f} s", f"{t.memory_bytes / 2**30:.1f} GiB", str(t.kernels))
+    console.show(table)
+
+
+def _numbers(flag: str, text: str) -> list[int]:
+    from music3_cli.errors import UsageError
+
+    try:
+        numbers = [int(part) for part in text.split(",")]
+    except ValueError:
+        numbers = []
+    if not numbers or min(numbers) < 1:
+        raise UsageError(f"{flag} {text}: whole numbers from 1 on were expected, separated by commas")
+    return numbers
