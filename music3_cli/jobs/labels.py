@@ -54,7 +54,9 @@ def repeat_command(request: SongRequest, checkpoint: Checkpoint) -> str:
     words = ["music3", "render"]
     settings = request.model_settings()
     if request.codes is None:
-        words += [request.source if request.source != "<stdin>" else "-"]
+        words += request.words_flags
+        if "--instrumental" not in request.words_flags:
+            words += [request.source if request.source != "<stdin>" else "-"]
         defaults = {name: setting.default for name, setting in SETTINGS.items() if name not in ("seed", "talker_dtype")}
     else:
         words += ["--from-codes", request.source] + (["--exact"] if request.exact else [])

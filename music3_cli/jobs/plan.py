@@ -313,6 +313,7 @@ def _request(song: Song, prompt: Prompt, delivery: Delivery, seed: int, take: in
         album=song.value("album"),
         track=song.value("track"),
         source=Path(song.lyrics.source.name).name,
+        words_flags=song.handling.flags,
         lyrics=song.lyrics.text,
         caption=song.value("caption"),
         prompt=prompt,

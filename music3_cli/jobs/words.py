@@ -46,6 +46,13 @@ class Handling:
     instrumental: bool = False
     placeholders: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """What repeats it on a command line; the caption is named as it was filled and needs no placeholders."""
+        if self.instrumental:
+            return ("--instrumental",)
+        return ("--lyrics", "as-is") if self.as_is else ("--fix-lyrics",) if self.fix else ()
+
 
 def read_lyrics(file: str, handling: Handling) -> tuple[Lyrics, list[str]]:
     """Read one lyrics file, and tell what reading and mending changed.

@@ -23,6 +23,7 @@ class SongRequest:
     Attributes:
         id: short name for messages and events, unique in a run.
         album, track: for the file's tags.
+        words_flags: flags that say how the lyrics came from their source.
         source: name of the lyrics or codes file, without its folder.
         lyrics, caption: texts as the prompt takes them.
         prompt: their tokens.
@@ -59,6 +60,7 @@ class SongRequest:
     delivery: Delivery
     codes: SongCodes | None = field(default=None, compare=False)
     exact: bool = False
+    words_flags: tuple[str, ...] = field(default=(), compare=False)
 
     def model_settings(self) -> dict[str, object]:
         """What the model's own sound depends on, besides the checkpoint, known codes and the code's audio revision."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import pickle
 import socket
 from pathlib import Path
 
 import pytest
+import soundfile
 import torch
 
 from music3_cli.checkpoint import pickled
@@ -31,10 +31,6 @@ def native(demo_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def sha256(file: Path) -> str:
-    return hashlib.sha256(file.read_bytes()).hexdigest()
-
-
 def test_converted_equals_the_original_and_renders_the_same(native: Path, music3: Music3, tmp_path: Path) -> None:
     ran = music3("convert", native, tmp_path / "made", "--configs", "demo", "--check", "demo")
     assert ran.code == 0, ran.err
@@ -44,7 +40,8 @@ def test_converted_equals_the_original_and_renders_the_same(native: Path, music3
     for name, checkpoint in (("one", "demo"), ("two", tmp_path / "made")):
         song = ("render", EXAMPLES / "short-and-bare.txt", "--max-duration", "0.2", "--steps", "1", "--device", "cpu")
         assert music3(*song, "--checkpoint", checkpoint, "-o", tmp_path / f"{name}.wav", "-q").code == 0
-    assert sha256(tmp_path / "one.wav") == sha256(tmp_path / "two.wav")
+    one, two = (soundfile.read(tmp_path / f"{name}.wav", dtype="int16")[0] for name in ("one", "two"))
+    assert (one == two).all() and one.any()  # the files' tags tell a demo checkpoint from another
 
 
 def test_shards_with_an_index_and_json(demo_root: Path, music3: Music3, tmp_path: Path) -> None:

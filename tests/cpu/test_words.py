@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
+import mutagen
 import pytest
 from diffusers.modular_pipelines.minimax_music3.encoders import _clean_caption, _normalize_lyrics
 from transformers import Qwen2Tokenizer
@@ -214,3 +216,15 @@ def test_captures_fit_their_terminals() -> None:
         assert not capture.too_wide(text, columns), path.name  # type: ignore[attr-defined]
         assert ("\x1b[1;33m" in text or "\x1b[32m" in text or "\x1b[1m" in text) or "plain" in path.name
         assert "\x1b[33m" not in text or "colour" in path.name
+
+
+@pytest.mark.parametrize("flags", [("--instrumental",), ("--fix-lyrics", "s.txt"), ("--lyrics", "as-is", "s.txt")])
+def test_the_command_in_a_file_s_comment_repeats_it(music3: Music3, flags: tuple[str, ...]) -> None:
+    Path("s.txt").write_text("[Verse] Morning light\r\nOn the pine\r\n[outro]\r\n", newline="")
+    made = music3("render", *flags, "--checkpoint", "demo", "--max-duration", "0.4", "--steps", "1", "-o", "one.wav")
+    assert made.code == 0, made.err
+    command = str(mutagen.File("one.wav").tags["COMM::eng"].text[0]).split("To repeat it:\n")[1]
+    assert shlex.split(command)[:2] == ["music3", "render"]
+    again = music3(*shlex.split(command)[1:], "-o", "two.wav")
+    assert again.code == 0, again.err
+    assert Path("one.wav").read_bytes() == Path("two.wav").read_bytes()

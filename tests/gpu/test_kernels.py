@@ -118,10 +118,8 @@ def test_depth_attend(dtype: torch.dtype, twins) -> None:
     exact = ours.double()
     for first, count in ((0, 2), (2, 1), (3, 1), (7, 1)):
         parts = normal(2, count * rows, 3 * query_heads * dim)
-        rounded = parts.sum(0, keepdim=True).to(dtype).double()
-        close(
-            depth_attend(parts, ours, first, count), twins(depth_attend, rounded, exact, first, count), RELATIVE[dtype]
-        )
+        whole = parts.sum(0, keepdim=True).to(dtype).double()
+        close(depth_attend(parts, ours, first, count), twins(depth_attend, whole, exact, first, count), RELATIVE[dtype])
 
 
 @DTYPES
