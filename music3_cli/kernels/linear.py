@@ -44,11 +44,21 @@ def tiling(outputs: int, inner: int, itemsize: int) -> Tiling:
     parts = 1
     while parts < 8 and (outputs // columns) * parts < 160 and inner // (2 * parts) >= 512:
         parts *= 2
-    return Tiling(columns, 128 if itemsize == 2 else 64, parts)
+    return Tiling(columns, _step_of(inner // parts, 128 if itemsize == 2 else 64), parts)
 
 
-def gated_tiling(itemsize: int) -> Tiling:
-    return Tiling(32, 128 if itemsize == 2 else 32)
+def gated_tiling(inner: int, itemsize: int) -> Tiling:
+    """As `tiling`, for two products in one program."""
+    return Tiling(32, _step_of(inner, 128 if itemsize == 2 else 32))
+
+
+def _step_of(share: int, most: int) -> int:
+    """The largest power of two up to `most` that divides `share`."""
+    return min(most, share & -share)
+
+
+LEAST_STEP = 16
+"""Tensor cores take no fewer inner elements; other sizes go to cuBLAS."""
 
 
 def linear_parts(x_RK: torch.Tensor, weight_NK: torch.Tensor) -> torch.Tensor:
@@ -56,9 +66,9 @@ def linear_parts(x_RK: torch.Tensor, weight_NK: torch.Tensor) -> torch.Tensor:
 
     The twin has one part.
     """
-    if not use_kernel(x_RK) or len(x_RK) > MOST_ROWS:
-        return F.linear(x_RK, weight_NK).float()[None]
     (rows, inner), outputs = x_RK.shape, len(weight_NK)
+    if not _takes(rows, inner, x_RK):
+        return F.linear(x_RK, weight_NK).float()[None]
     cut = tiling(outputs, inner, weight_NK.element_size())
     out = torch.empty(cut.parts, rows, outputs, device=x_RK.device, dtype=torch.float32)
     _linear_parts[(triton.cdiv(outputs, cut.columns), cut.parts)](
@@ -79,16 +89,20 @@ def gated_linear(x_RK: torch.Tensor, gate_up_NK: torch.Tensor) -> torch.Tensor:
     """SiLU(x gate^T) * (x up^T), [R, I], for a weight of gate rows, then up rows. Both products and SiLU are rounded to
     x's dtype before they are multiplied.
     """
-    if not use_kernel(x_RK) or len(x_RK) > MOST_ROWS:
+    (rows, inner), outputs = x_RK.shape, len(gate_up_NK) // 2
+    if not _takes(rows, inner, x_RK):
         gate, up = F.linear(x_RK, gate_up_NK).chunk(2, -1)
         return F.silu(gate) * up
-    (rows, inner), outputs = x_RK.shape, len(gate_up_NK) // 2
-    cut = gated_tiling(x_RK.element_size())
+    cut = gated_tiling(inner, x_RK.element_size())
     out = torch.empty(rows, outputs, device=x_RK.device, dtype=x_RK.dtype)
     _gated_linear[(triton.cdiv(outputs, cut.columns),)](
         x_RK, gate_up_NK, out, rows, outputs, inner, **_shape(cut, rows, x_RK)
     )
     return out
+
+
+def _takes(rows: int, inner: int, x: torch.Tensor) -> bool:
+    return use_kernel(x) and rows <= MOST_ROWS and inner % LEAST_STEP == 0
 
 
 def _shape(cut: Tiling, rows: int, x: torch.Tensor) -> dict[str, int | bool]:
