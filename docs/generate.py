@@ -41,6 +41,7 @@ stdout is data, stderr is talk: `render` prints the path of every finished song 
 | `MUSIC3_CHECKPOINT` | the checkpoint when `--checkpoint` is not given |
 | `MUSIC3_CACHE` | where the demo checkpoint is made |
 | `MUSIC3_PRESETS` | folder of your own presets |
+| `HF_HUB_CACHE`, `HF_ENDPOINT`, `HF_TOKEN` | the hub's cache, and for `download` its address and your token |
 | `NO_COLOR`, `TERM=dumb` | honoured |
 """
 

@@ -11,7 +11,6 @@ from music3_cli.checkpoint import memory
 from music3_cli.checkpoint.inventory import Checkpoint
 from music3_cli.checkpoint.memory import ACOUSTIC_WORK_BYTES
 from music3_cli.errors import DeviceError
-from music3_cli.models.backbone import KVCache
 
 DTYPES = {"bf16": torch.bfloat16, "fp32": torch.float32}
 
@@ -69,7 +68,7 @@ def check_memory(checkpoint: Checkpoint, device: torch.device, dtype: torch.dtyp
     if device.type != "cuda":
         return
     free, _ = torch.cuda.mem_get_info(device)
-    cache = positions * KVCache.bytes_a_position(checkpoint.architecture.backbone, dtype)
+    cache = memory.cache_bytes(checkpoint.architecture.backbone, positions, dtype.itemsize)
     needed = talker_bytes(checkpoint, dtype) + acoustic_bytes(checkpoint) + cache + ACOUSTIC_WORK_BYTES
     if needed > free:
         raise DeviceError(

@@ -34,7 +34,7 @@ from music3_cli.events import (
 from music3_cli.randomness import ForcedRandomness, SongRandomness, dither_words, song_randomness
 from music3_cli.song.codes import SongCodes
 from music3_cli.song.request import SongRequest
-from music3_cli.talker.engine import MOST_SLOTS, TalkerEngine, TalkerSong
+from music3_cli.talker.engine import TalkerEngine, TalkerSong, most_slots
 from music3_cli.talker.forcing import forced_hiddens
 from music3_cli.talker.state import Slots
 
@@ -129,7 +129,7 @@ class Pipeline:
         )
         by_id = {song.id: (job, song) for job, song in zip(jobs, songs, strict=True)}
         with _memory_errors(self.device), true_fp32():
-            slots = songs_that_fit(size, self.device, MOST_SLOTS[self.device.type])
+            slots = songs_that_fit(size, self.device, most_slots(self.device))
             for event in self._talk(jobs, songs, slots):
                 yield event
                 if isinstance(event, TalkerFinished):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from music3_cli.checkpoint.architecture import Architecture
-from music3_cli.checkpoint.layout import AUDIO_CODE_OFFSET, LAST_TOKEN
+from music3_cli.checkpoint.layout import AUDIO_CODE_OFFSET, LAST_TOKEN, BackboneConfig
 
 if TYPE_CHECKING:
     from music3_cli.checkpoint.inventory import ComponentFiles
@@ -36,9 +36,8 @@ def acoustic_bytes(components: Components) -> int:
     return sum(components[name].file_bytes for name in ACOUSTIC)
 
 
-def cache_bytes(architecture: Architecture, positions: int, itemsize: int) -> int:
+def cache_bytes(backbone: BackboneConfig, positions: int, itemsize: int) -> int:
     """Keys and values of one song's two rows."""
-    backbone = architecture.backbone
     return 2 * 2 * backbone.num_hidden_layers * backbone.kv_size * itemsize * positions
 
 
@@ -72,6 +71,6 @@ def needs(components: Components, architecture: Architecture) -> Needs:
     return Needs(
         talker_bytes(components, architecture, 2),
         acoustic_bytes(components),
-        cache_bytes(architecture, positions, 2),
+        cache_bytes(architecture.backbone, positions, 2),
         ACOUSTIC_WORK_BYTES,
     )

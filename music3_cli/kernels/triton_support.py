@@ -48,7 +48,7 @@ def _set_one(flag):
 
 @cache
 def _overlaps(device: torch.device) -> bool:
-    return device.type == "cuda" and torch.cuda.get_device_capability(device) >= (9, 0)
+    return torch.version.hip is None and torch.cuda.get_device_capability(device) >= (9, 0)
 
 
 def overlap(x: torch.Tensor) -> dict[str, bool]:

@@ -42,11 +42,6 @@ class KVCache:
         shape = (config.num_hidden_layers, rows, config.num_key_value_heads, positions, config.head_dim)
         return cls(like.new_zeros(shape), like.new_zeros(shape))
 
-    @staticmethod
-    def bytes_a_position(config: BackboneConfig, dtype: torch.dtype) -> int:
-        """Memory of one position of a song's two rows."""
-        return 2 * 2 * config.num_hidden_layers * config.kv_size * dtype.itemsize
-
     @property
     def positions(self) -> int:
         return self.k_LRGPD.shape[3]

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 import torch
 
+from music3_cli.kernels.triton_support import kernels_work
 from music3_cli.models.talker import Talker
 from music3_cli.randomness import ServerRandomness, SongRandomness
 from music3_cli.talker.draws import make_draws
@@ -19,9 +20,17 @@ from music3_cli.talker.graphs import StepGraphs, bucket_of, try_capture
 from music3_cli.talker.state import AT_CEILING, RUNNING, Slots
 from music3_cli.talker.step import frame_step
 
-MOST_SLOTS = {"cpu": 1, "cuda": 16}
-"""On a GPU a step reads 22 GB of weights whether one song or sixteen want them; on a CPU rows cost time, and products
-round differently with their number, so a song has a step for itself."""
+MOST_SLOTS = 16
+"""Songs that share a step where kernels run."""
+
+
+def most_slots(device: torch.device) -> int:
+    """Songs that may share a step on `device`.
+
+    A step reads 22 GB of weights whether one song or sixteen want them. But only our kernels round a row alike whatever
+    the number of rows; where the twins run (a CPU, or a GPU without Triton) each song has its steps for itself.
+    """
+    return MOST_SLOTS if device.type == "cuda" and kernels_work() else 1
 
 
 @dataclass
@@ -95,17 +104,17 @@ class TalkerEngine:
         self.eager_because = ""
 
     @torch.inference_mode()
-    def run(self, songs: Sequence[TalkerSong], most_slots: int | None = None) -> Iterator[TalkerSong]:
+    def run(self, songs: Sequence[TalkerSong], slots: int | None = None) -> Iterator[TalkerSong]:
         """Generate all frames. Yields a song whenever it has new frames, and once more, finished, when it is whole.
 
         A song that ends without a frame has no frames and the finish reason `end`. All songs have one random scheme.
 
         Args:
-            most_slots: songs that share a step; by default what suits the device.
+            slots: songs that share a step; by default what suits the device.
         """
         if not songs:
             return
-        count = min(len(songs), most_slots or MOST_SLOTS[self.device.type])
+        count = min(len(songs), slots or most_slots(self.device))
         run = _Run(self, songs, count)
         yield from run.events()
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields
 
 import torch
 
+from music3_cli.checkpoint.memory import cache_bytes
 from music3_cli.models.backbone import KVCache
 from music3_cli.models.talker import Talker
 
@@ -103,4 +104,4 @@ class Slots:
         config, dtype = talker.backbone.config, talker.head.dtype
         books = talker.depth.config.num_codebooks
         frame = books * (config.hidden_size * dtype.itemsize + 4)
-        return positions * KVCache.bytes_a_position(config, dtype) + (frames + 1) * frame
+        return cache_bytes(config, positions, dtype.itemsize) + (frames + 1) * frame
