@@ -36,9 +36,9 @@ def instrumental_sheet(seconds: float | None) -> str:
         seconds: the wanted duration; None for three minutes.
     """
     wanted = min(DEFAULT_SECONDS if seconds is None else seconds, frames_to_seconds(MAX_FRAMES))
-    count = max(1, round(wanted / SECTION_SECONDS))
+    count = round(wanted / SECTION_SECONDS)
     if count < 3:
-        tags = ["instrumental", "outro"][:count] if count > 1 else ["instrumental"]
+        tags = ["instrumental", "outro"]
     else:
         tags = ["intro", *(_BODY[index % len(_BODY)] for index in range(count - 2)), "outro"]
     return "\n\n".join(f"[{tag}]\n(instrumental)" for tag in tags) + "\n"

@@ -21,7 +21,7 @@ from tests.conftest import Music3
 def test_a_sheet_grows_with_the_duration_and_is_clean(seconds: float) -> None:
     sheet = instrumental_sheet(seconds)
     sections = split_sections(sheet)
-    assert len(sections) == max(1, round(min(seconds, 360.0) / 20.0))
+    assert len(sections) == max(2, round(min(seconds, 360.0) / 20.0))
     assert {section.name for section in sections} <= set(GUIDE_TAGS)
     assert all(section.lines == ("(instrumental)",) for section in sections)
     assert not list(line_hits(sheet))
