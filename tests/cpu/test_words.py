@@ -194,7 +194,7 @@ def test_an_instrumental_is_rendered_without_a_file(music3: Music3) -> None:
     ran = music3("render", "--instrumental", "--max-duration", "1", "--steps", "1", *DEMO, "--preset", "neo-soul")
     assert ran.code == 0, ran.err
     sidecar = json.loads(Path("instrumental.wav.json").read_text())
-    assert sidecar["settings"]["lyrics"] == "[instrumental]\n(instrumental)\n"
+    assert sidecar["settings"]["lyrics"] == "[instrumental]\n(instrumental)\n\n[outro]\n(instrumental)\n"
     assert "purely instrumental" in sidecar["settings"]["caption"]
     assert "a tendency, no promise" in ran.err
 

@@ -26,8 +26,7 @@ def test_a_sheet_grows_with_the_duration_and_is_clean(seconds: float) -> None:
     assert all(section.lines == ("(instrumental)",) for section in sections)
     assert not list(line_hits(sheet))
     lyrics = parse_lyrics(SourceText("sheet", sheet))
-    findings = check_lyrics(lyrics, None)
-    assert not findings or (len(sections) == 1 and {f.rule for f in findings} == {"lyrics-no-ending"})
+    assert not check_lyrics(lyrics, None)
     assert normalize_lyrics(sheet) == f"[start]\n{sheet}"
 
 
