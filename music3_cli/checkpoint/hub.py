@@ -7,7 +7,6 @@ hub and mirror speaks and which can go on at any byte after a break.
 from __future__ import annotations
 
 import errno
-import logging
 import os
 import re
 from dataclasses import dataclass
@@ -217,9 +216,10 @@ def _library() -> ModuleType:
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     import huggingface_hub
     from huggingface_hub import constants
-    from huggingface_hub.utils import disable_progress_bars
+    from huggingface_hub.utils import disable_progress_bars, logging
 
-    logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
+    # Through its own function: the library sets its level when it first logs, after anything that we set.
+    logging.set_verbosity(logging.ERROR)
     disable_progress_bars()
     # What has come of a chunk is lost with a break, and counts only when the chunk is whole.
     constants.DOWNLOAD_CHUNK_SIZE = _CHUNK_BYTES

@@ -11,6 +11,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -184,6 +185,14 @@ def test_the_pinned_revision_needs_no_listing(client: Client) -> None:
     assert ran.code in (0, 7)  # 7: less than 28.5 GB free here
     assert "24 files, 28.5 GB" in ran.out and "bd348f9c49ea3c1b39f33ace3436f8fad435f24e" in ran.out
     assert not client.hub.requests
+
+
+@pytest.mark.skipif(shutil.disk_usage(tempfile.gettempdir()).free < 29e9, reason="needs room for the released files")
+def test_the_library_s_own_talk_is_not_shown(client: Client, tmp_path: Path) -> None:
+    """Without a listing first, the library's downloader is the first of its modules that logs."""
+    ran = client.run("download", "--to", tmp_path / "folder", HF_ENDPOINT="http://127.0.0.1:9")
+    assert ran.code == 5 and "could not be fetched from http://127.0.0.1:9" in ran.err
+    assert "Trying to resume" not in ran.err and "Max retries" not in ran.err
 
 
 @pytest.mark.parametrize("seed", range(3))
