@@ -24,6 +24,9 @@ MOST_SLOTS = 16
 """Songs that share a step where kernels run."""
 
 
+NO_KERNELS = "Triton cannot build kernels here (it needs a C compiler)"
+
+
 def most_slots(device: torch.device) -> int:
     """Songs that may share a step on `device`.
 
@@ -135,7 +138,8 @@ class _Run:
         self.draws = make_draws(songs[0].randomness.scheme, self.talker.head.dtype, self.randomness)
         self.graphs: StepGraphs | None = None
         if engine.cuda_graph and self.draws.repeatable:
-            captured = try_capture(self._step, self.slots)
+            # The twins ask the device for lengths, which no graph can hold.
+            captured = try_capture(self._step, self.slots) if kernels_work() else NO_KERNELS
             if isinstance(captured, StepGraphs):
                 self.graphs = captured
             else:

@@ -124,3 +124,19 @@ def test_settings_of_the_process_are_left_alone(music3: Music3, tmp_path: Path) 
         "1",
     )
     assert (torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32) == before
+
+
+def test_without_kernels_the_twins_run_and_it_is_said(demo_root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from music3_cli.kernels import attention, depth_attention, heads, linear, norm
+    from music3_cli.talker import draws, engine
+
+    stages = load_stages(demo_root, "cuda", torch.float32)
+    with_kernels, with_twins = stages.song(40, 5), stages.song(40, 5)
+    stages.talk([with_kernels])
+    for module in (attention, depth_attention, heads, linear, norm, draws):
+        monkeypatch.setattr(module, "use_kernel", lambda _: False)
+    monkeypatch.setattr(engine, "kernels_work", lambda: False)
+    assert engine.most_slots(torch.device("cuda")) == 1
+    stages.talk([with_twins])
+    assert "Triton" in stages.talker.eager_because
+    assert with_twins.codes == with_kernels.codes
