@@ -38,6 +38,8 @@ def normal_weights(device: torch.device, seed: int = 0):
     def fill(component: Component, name: str, shape: tuple[int, ...], spread: Spread) -> Buffer:
         tensor = torch.empty(shape, dtype=DTYPES[component.dtype], device=device)
         tensor.normal_(spread.centre, spread.deviation, generator=generator)
+        if spread.level:
+            tensor -= tensor.mean(-1, keepdim=True)
         if spread.zero_row is not None:
             tensor[spread.zero_row] = 0
         return memoryview(tensor.cpu().flatten().view(torch.uint8).numpy())

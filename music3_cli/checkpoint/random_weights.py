@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,14 +23,20 @@ Fill = Callable[[Component, str, tuple[int, ...], "Spread"], Buffer]
 """(component, tensor name, shape, spread) -> the tensor's bytes in the component's dtype."""
 
 
+@dataclass(frozen=True)
 class Spread:
-    """Distribution of one tensor: uniform around `centre` with standard deviation `deviation`.
+    """Distribution of one tensor.
 
-    `zero_row` names a row that is all zeros, if any.
+    Attributes:
+        centre, deviation: mean and standard deviation.
+        zero_row: a row that is all zeros, if any.
+        level: whether the last dimension's mean is taken away, so that a convolution lets no constant through.
     """
 
-    def __init__(self, centre: float, deviation: float, zero_row: int | None = None) -> None:
-        self.centre, self.deviation, self.zero_row = centre, deviation, zero_row
+    centre: float
+    deviation: float
+    zero_row: int | None = None
+    level: bool = False
 
 
 def spread_of(name: str, shape: tuple[int, ...], strides: tuple[int, ...]) -> Spread:
@@ -37,7 +44,8 @@ def spread_of(name: str, shape: tuple[int, ...], strides: tuple[int, ...]) -> Sp
     snakes are near one, biases near zero.
 
     The head's row of `<|audio_end|>` is zero, which is never among the 50 likeliest: a song of random weights lasts
-    until its ceiling. `strides` are the vocoder's upsampling ratios.
+    until its ceiling. The last convolution lets no constant through: snakes have a mean, sound has none. `strides` are
+    the vocoder's upsampling ratios.
     """
     if name == "lm_head.weight":
         return Spread(0, 2.5 / math.sqrt(shape[1]), AUDIO_END)
@@ -51,10 +59,10 @@ def spread_of(name: str, shape: tuple[int, ...], strides: tuple[int, ...]) -> Sp
     if "norm" in name and name.endswith("weight") or name.endswith(("alpha", "layer_scale")):
         return Spread(1.0, 0.1)
     if name.endswith("bias") or name == "layer_weight_logits":
-        return Spread(0, 0.05)
+        return Spread(0, 0.05 if name != "conv_out.bias" else 0)
     if name == "time_proj.weight":
         return Spread(0, 1.0)
-    return Spread(0, 1 / math.sqrt(math.prod(shape[1:])))
+    return Spread(0, 1 / math.sqrt(math.prod(shape[1:])), level=name == "conv_out.weight_v")
 
 
 def write_random_checkpoint(

@@ -12,7 +12,7 @@ from music3_cli.song.prompt import SPECIAL_TOKENS
 from tests.conftest import ROOT
 from tests.support.stages import Stages
 
-CONTENT = {2: "6132b047348ba28a53d7ac45706df81d46e22c344513514a6c645e4009081a06"}
+CONTENT = {3: "e5c81c2641d67f16dffce3ea007b1561f311f1038bae2c450628f0852224d2fe"}
 """Digest of all files for each DEMO_REVISION: new content needs a new revision, or caches would hold the old one."""
 
 

@@ -342,7 +342,7 @@ def test_other_ways_to_be_wrong(client: Client, tmp_path: Path) -> None:
 def test_a_folder_of_another_revision_is_not_mixed(client: Client, demo_root: Path, tmp_path: Path) -> None:
     folder = linked_copy(demo_root, tmp_path / "folder")
     ran = client.download("--to", folder)
-    assert ran.code == 7 and "holds demo@2 already" in ran.err
+    assert ran.code == 7 and "holds demo@3 already" in ran.err
     assert client.run("verify", folder, "-q").code == 0
 
 
