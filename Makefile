@@ -21,8 +21,10 @@ check: $(VENV)/.installed-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-docs: $(VENV)/.installed
+docs: $(VENV)/.installed-test
 	$(BIN)/python docs/generate.py
+	$(BIN)/python docs/generate_lint.py
+	$(BIN)/python -m tests.support.corruptions
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { echo "Python 3.10 or newer is needed; name it with PYTHON=..."; exit 1; }

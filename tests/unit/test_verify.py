@@ -40,7 +40,7 @@ def test_every_corruption_is_found_and_named(corruption: Corruption, copy: Path,
     assert {tuple(line.split(": ")[:2]) for line in lines} == corruption.found
     row = next(line for line in DOCUMENT.read_text(encoding="utf-8").splitlines() if f"| {corruption.name} |" in line)
     text = "<br>".join(f"`{line}`" for line in lines).replace("|", "\\|")
-    assert row.endswith(f"| 5 | {text} |"), "run `python -m tests.support.corruptions`"
+    assert row.endswith(f"| 5 | {text} |"), "run `make docs`"
 
 
 def test_json_names_the_same(copy: Path, music3: Music3) -> None:
