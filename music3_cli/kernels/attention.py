@@ -1,13 +1,45 @@
-"""Attention of one new position a row to the row's own known positions."""
+"""Attention of one new position a row to the row's own known positions, from the QKV product to the attended heads."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 
-from music3_cli.kernels.triton_support import begin, jit, overlap, tl, triton, use_kernel
+from music3_cli.kernels.linear import sum_parts
+from music3_cli.kernels.norm import rms_norm
+from music3_cli.kernels.rotary import rotate
+from music3_cli.kernels.triton_support import INTERPRETED, begin, jit, overlap, prefetch, tl, triton, use_kernel
 
-SPLIT = 128
-"""Positions a program. Fixed, so that a row's sum is cut the same way whatever rows are beside it."""
+PARTS, SHORTEST = 16, 64
+"""A row's positions are cut into at most so many parts, of 64, 128, 256, ... positions each: by its own length alone,
+so that its sum is the same whatever rows are beside it and however much room the cache has.
+"""
+BLOCK, WARPS, STAGES = 64, 4, 3
+PREFETCH = True
+
+
+@dataclass(frozen=True)
+class HeadNorms:
+    """Weights [D] of the query heads' and the key heads' RMSNorm."""
+
+    query_D: torch.Tensor
+    key_D: torch.Tensor
+    eps: float
+
+
+@dataclass(frozen=True)
+class LayerCache:
+    """A layer's keys and values of R rows.
+
+    Attributes:
+        keys_RGPD, values_RGPD: G key heads, P positions of room.
+        arrived_RG: int32 zeros between two calls: how many parts of a row's positions are done.
+    """
+
+    keys_RGPD: torch.Tensor
+    values_RGPD: torch.Tensor
+    arrived_RG: torch.Tensor
 
 
 def decode_attention(q_RHD: torch.Tensor, k_RGPD: torch.Tensor, v_RGPD: torch.Tensor) -> torch.Tensor:
@@ -27,105 +59,199 @@ def decode_attention(q_RHD: torch.Tensor, k_RGPD: torch.Tensor, v_RGPD: torch.Te
     return (scores.softmax(-1).to(v_RGPD.dtype) @ v_RGPD).view(rows, heads, dim)
 
 
-def attend(q_RHD: torch.Tensor, k_RGPD: torch.Tensor, v_RGPD: torch.Tensor, position_R: torch.Tensor) -> torch.Tensor:
-    """Attention of each row to its positions 0 to position, read on the device.
+def attend(
+    parts_PRN: torch.Tensor,
+    norms: HeadNorms,
+    tables: tuple[torch.Tensor, torch.Tensor],
+    position_R: torch.Tensor,
+    cache: LayerCache,
+) -> torch.Tensor:
+    """Norm and rotate the new query and key heads, put key and value into the cache, attend to positions 0 to the new.
+
+    Sums, norms and rotations are rounded to the cache's dtype one by one, as transformers' Qwen3 does.
 
     Args:
-        q_RHD: queries.
-        k_RGPD, v_RGPD: caches with P positions of room.
-        position_R: int64, the last position of each row; rows 2s and 2s + 1 are one song and have the same.
+        parts_PRN: the QKV product's partial sums; N = (H + 2 G) x D.
+        tables: [P, D] cosines and sines in the cache's dtype.
+        position_R: int64, the new position of each row, read on the device; rows 2s and 2s + 1 are one song and have
+            the same.
 
     Returns:
         [R, H x D].
     """
-    rows, heads, dim = q_RHD.shape
-    if not use_kernel(q_RHD):
-        # A song at a time over its own length: the same arithmetic whatever songs are beside it.
-        out = torch.empty_like(q_RHD)
-        for first in range(0, rows, 2):
-            song, end = slice(first, first + 2), int(position_R[first]) + 1
-            out[song] = decode_attention(q_RHD[song], k_RGPD[song, :, :end], v_RGPD[song, :, :end])
-        return out.flatten(1)
-    groups, capacity = k_RGPD.shape[1:3]
-    parts = triton.cdiv(capacity, SPLIT)
-    values = torch.empty(rows, parts, heads, dim, device=q_RHD.device, dtype=torch.float32)
-    weights = torch.empty(rows, parts, heads, 2, device=q_RHD.device, dtype=torch.float32)
-    strides = k_RGPD.stride(0), k_RGPD.stride(1)
-    _attend_part[(parts, groups, rows)](
-        q_RHD, k_RGPD, v_RGPD, position_R, values, weights, *strides, dim**-0.5,
-        HEADS=heads, SHARED=heads // groups, ROOM=max(16, triton.next_power_of_2(heads // groups)), DIM=dim,
-        SPLIT=SPLIT, BLOCK=64, num_warps=4, num_stages=3, **overlap(q_RHD),
-    )  # fmt: skip
-    out = torch.empty(rows, heads * dim, device=q_RHD.device, dtype=q_RHD.dtype)
-    _attend_join[(rows, heads)](
-        values, weights, position_R, out, parts,
-        HEADS=heads, DIM=dim, SPLIT=SPLIT, AT_ONCE=16, num_warps=4, **overlap(q_RHD),
+    keys, values = cache.keys_RGPD, cache.values_RGPD
+    groups, dim = keys.shape[1], keys.shape[3]
+    parts, rows, width = parts_PRN.shape
+    heads = width // dim - 2 * groups
+    if not use_kernel(parts_PRN):
+        return _attend_plainly(parts_PRN, norms, tables, position_R, (keys, values), heads)
+    mixed = torch.empty(rows, groups, PARTS, heads // groups, dim, device=keys.device, dtype=torch.float32)
+    weights = torch.empty(rows, groups, PARTS, heads // groups, 2, device=keys.device, dtype=torch.float32)
+    out = torch.empty(rows, heads * dim, device=keys.device, dtype=keys.dtype)
+    shared = heads // groups
+    _attend[(PARTS, groups, rows)](
+        parts_PRN, norms.query_D, norms.key_D, *tables, position_R, keys, values, mixed, weights, cache.arrived_RG, out,
+        rows, keys.stride(0), keys.stride(1), norms.eps, dim**-0.5,
+        SUMS=parts, GROUPS=groups, SHARED=shared, ROOM=max(16, triton.next_power_of_2(shared)),
+        FULL=triton.next_power_of_2(shared), HALF=dim // 2, PARTS=PARTS, SHORTEST=SHORTEST, BLOCK=BLOCK,
+        LINE=min(dim, 128 // keys.element_size()),
+        PREFETCH=PREFETCH and not INTERPRETED,
+        num_warps=WARPS, num_stages=STAGES, **overlap(parts_PRN),
+        enable_fp_fusion=False,  # as plain torch rounds
     )  # fmt: skip
     return out
 
 
+def _attend_plainly(
+    parts_PRN: torch.Tensor,
+    norms: HeadNorms,
+    tables: tuple[torch.Tensor, torch.Tensor],
+    position_R: torch.Tensor,
+    cache: tuple[torch.Tensor, torch.Tensor],
+    heads: int,
+) -> torch.Tensor:
+    keys, values = cache
+    groups, dim = keys.shape[1], keys.shape[3]
+    qkv = sum_parts(parts_PRN, keys.dtype).unflatten(-1, (-1, dim))
+    q, k, v = qkv.split((heads, groups, groups), 1)
+    phases = tables[0][position_R][:, None], tables[1][position_R][:, None]
+    row = torch.arange(len(qkv), device=keys.device)
+    keys[row, :, position_R] = rotate(rms_norm(k, norms.key_D, norms.eps), *phases)
+    values[row, :, position_R] = v
+    q = rotate(rms_norm(q, norms.query_D, norms.eps), *phases)
+    # A song at a time over its own length: the same arithmetic whatever songs are beside it.
+    out = torch.empty_like(q)
+    for first in range(0, len(q), 2):
+        song, end = slice(first, first + 2), int(position_R[first]) + 1
+        out[song] = decode_attention(q[song], keys[song, :, :end], values[song, :, :end])
+    return out.flatten(1)
+
+
 @jit
-def _attend_part(
-    q, k, v, position, values, weights, row_stride, head_stride, scale,
-    HEADS: tl.constexpr, SHARED: tl.constexpr, ROOM: tl.constexpr, DIM: tl.constexpr,
-    SPLIT: tl.constexpr, BLOCK: tl.constexpr, EARLY: tl.constexpr,
+def _summed(at, stride, mask, dtype, SUMS: tl.constexpr):
+    """A piece of a product from its partial sums, rounded."""
+    total = tl.load(at, mask=mask, other=0.0)
+    for index in tl.static_range(1, SUMS):
+        total += tl.load(at + index * stride, mask=mask, other=0.0)
+    return total.to(dtype)
+
+
+@jit
+def _turned(first, second, n1, n2, c1, c2, s1, s2, eps):
+    """Heads [n, D / 2] twice, normed and rotated; the halves are rotated against each other, so they are held apart.
+
+    Each product is rounded before the sum, as plain torch does.
+    """
+    a, b = first.to(tl.float32), second.to(tl.float32)
+    scale = tl.rsqrt((tl.sum(a * a, 1) + tl.sum(b * b, 1)) / (2 * first.shape[1]) + eps)[:, None]
+    x, y = (a * scale).to(first.dtype) * n1[None, :], (b * scale).to(first.dtype) * n2[None, :]
+    turned1 = (x * c1[None, :]).to(first.dtype) - (y * s1[None, :]).to(first.dtype)
+    turned2 = (y * c2[None, :]).to(first.dtype) + (x * s2[None, :]).to(first.dtype)
+    return turned1, turned2
+
+
+@jit
+def _attend(
+    product, q_norm, k_norm, cos, sin, position, keys, values, mixed_out, weights_out, arrived, out,
+    rows, row_stride, head_stride, eps, scale,
+    SUMS: tl.constexpr, GROUPS: tl.constexpr, SHARED: tl.constexpr, ROOM: tl.constexpr, FULL: tl.constexpr,
+    HALF: tl.constexpr, PARTS: tl.constexpr, SHORTEST: tl.constexpr, BLOCK: tl.constexpr, LINE: tl.constexpr,
+    PREFETCH: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
-    begin(EARLY)
     part, group, row = tl.program_id(0), tl.program_id(1), tl.program_id(2)
-    length = tl.load(position + row) + 1
-    if part * SPLIT < length:
-        head, d, p = tl.arange(0, ROOM), tl.arange(0, DIM), tl.arange(0, BLOCK)
+    DIM: tl.constexpr = 2 * HALF
+    # All but the product is older than the kernel before.
+    last = tl.load(position + row).to(tl.int32)
+    span = tl.full((), SHORTEST, tl.int32)
+    while span * PARTS <= last:
+        span *= 2
+    start = part * span
+    half, d = tl.arange(0, HALF), tl.arange(0, DIM)
+    phase = last * DIM + half
+    c1, c2 = tl.load(cos + phase), tl.load(cos + phase + HALF)
+    s1, s2 = tl.load(sin + phase), tl.load(sin + phase + HALF)
+    qn1, qn2 = tl.load(q_norm + half), tl.load(q_norm + half + HALF)
+    kn1, kn2 = tl.load(k_norm + half), tl.load(k_norm + half + HALF)
+    p = tl.arange(0, BLOCK)
+    base = row.to(tl.int64) * row_stride + group * head_stride
+    if PREFETCH:
+        line = tl.arange(0, DIM // LINE) * LINE
+        for first in range(start, tl.minimum(last, start + span), BLOCK):
+            lines = base + tl.minimum(first + p, last)[:, None] * DIM + line[None, :]
+            prefetch(keys + lines)
+            prefetch(values + lines)
+    begin(EARLY)
+    if start <= last:
+        dtype = out.dtype.element_ty
+        head = tl.arange(0, ROOM)
         is_head = head < SHARED
-        q_at = q + (row * HEADS + group * SHARED + head)[:, None] * DIM + d[None, :]
-        queries = tl.load(q_at, mask=is_head[:, None], other=0.0)
-        base = row.to(tl.int64) * row_stride + group * head_stride
+        width = (SHARED + 2) * GROUPS * DIM
+        stride = rows * width
+        q_at = product + row * width + (group * SHARED + head)[:, None] * DIM + half[None, :]
+        q1 = _summed(q_at, stride, is_head[:, None], dtype, SUMS)
+        q2 = _summed(q_at + HALF, stride, is_head[:, None], dtype, SUMS)
+        q1, q2 = _turned(q1, q2, qn1, qn2, c1, c2, s1, s2, eps)
+        one = tl.arange(0, 1)
+        always = (one >= 0)[:, None] & (half >= 0)[None, :]
+        k_at = product + row * width + (GROUPS * SHARED + group) * DIM + one[:, None] + half[None, :]
+        k1 = _summed(k_at, stride, always, dtype, SUMS)
+        k2 = _summed(k_at + HALF, stride, always, dtype, SUMS)
+        k1, k2 = _turned(k1, k2, kn1, kn2, c1, c2, s1, s2, eps)
+        v_at = product + row * width + (GROUPS * (SHARED + 1) + group) * DIM + d
+        v = _summed(v_at, stride, d >= 0, dtype, SUMS)
         top = tl.full((ROOM,), float("-inf"), tl.float32)
         total = tl.zeros((ROOM,), tl.float32)
         mixed = tl.zeros((ROOM, DIM), tl.float32)
-        for first in range(part * SPLIT, tl.minimum(length, (part + 1) * SPLIT), BLOCK):
+        for first in range(start, tl.minimum(last, start + span), BLOCK):
             place = first + p
-            known = place < length
-            at = base + place[:, None] * DIM + d[None, :]
-            keys = tl.load(k + at, mask=known[:, None], other=0.0)
-            scores = tl.dot(queries, tl.trans(keys), input_precision="ieee") * scale
-            scores = tl.where(known[None, :], scores, float("-inf"))
+            old = (place < last)[:, None]
+            at = base + place[:, None] * DIM
+            keys1 = tl.load(keys + at + half[None, :], mask=old, other=0.0)
+            keys2 = tl.load(keys + at + HALF + half[None, :], mask=old, other=0.0)
+            scores = tl.dot(q1, tl.trans(keys1), input_precision="ieee")
+            scores = tl.dot(q2, tl.trans(keys2), scores, input_precision="ieee") * scale
+            scores = tl.where((place < last)[None, :], scores, float("-inf"))
             higher = tl.maximum(top, tl.max(scores, 1))
             weight = tl.exp(scores - higher[:, None])
             fade = tl.exp(top - higher)
             total = total * fade + tl.sum(weight, 1)
-            known_values = tl.load(v + at, mask=known[:, None], other=0.0)
-            weight = weight.to(known_values.dtype)
-            mixed = tl.dot(weight, known_values, mixed * fade[:, None], input_precision="ieee")
+            known = tl.load(values + at + d[None, :], mask=old, other=0.0)
+            mixed = tl.dot(weight.to(dtype), known, mixed * fade[:, None], input_precision="ieee")
             top = higher
-        parts = tl.num_programs(0)
-        out = (row * parts + part) * HEADS + group * SHARED + head
-        tl.store(values + out[:, None] * DIM + d[None, :], mixed, mask=is_head[:, None])
-        tl.store(weights + out * 2, top, mask=is_head)
-        tl.store(weights + out * 2 + 1, total, mask=is_head)
+        if start + span > last:
+            # The new position's key and value are at hand.
+            new = base + last * DIM
+            tl.store(keys + new + one[:, None] + half[None, :], k1)
+            tl.store(keys + new + HALF + one[:, None] + half[None, :], k2)
+            tl.store(values + new + d, v)
+            score = tl.sum(q1.to(tl.float32) * k1.to(tl.float32), 1) + tl.sum(q2.to(tl.float32) * k2.to(tl.float32), 1)
+            higher = tl.maximum(top, score * scale)
+            new_weight = tl.exp(score * scale - higher)
+            fade = tl.exp(top - higher)
+            total = total * fade + new_weight
+            mixed = mixed * fade[:, None] + new_weight.to(dtype).to(tl.float32)[:, None] * v.to(tl.float32)[None, :]
+            top = higher
+        own = (row * GROUPS + group) * PARTS
+        at_own = (own + part) * SHARED + head
+        tl.store(mixed_out + at_own[:, None] * DIM + d[None, :], mixed, mask=is_head[:, None])
+        tl.store(weights_out + at_own * 2, top, mask=is_head)
+        tl.store(weights_out + at_own * 2 + 1, total, mask=is_head)
 
-
-@jit
-def _attend_join(
-    values, weights, position, out, parts,
-    HEADS: tl.constexpr, DIM: tl.constexpr, SPLIT: tl.constexpr, AT_ONCE: tl.constexpr, EARLY: tl.constexpr,
-):  # fmt: skip
-    begin(EARLY)
-    row, head = tl.program_id(0), tl.program_id(1)
-    d = tl.arange(0, DIM)
-    used = tl.load(position + row) // SPLIT + 1
-    top, total = float("-inf"), 0.0
-    mixed = tl.zeros((DIM,), tl.float32)
-    # A fixed number at once: the order of the sum depends on the row's own length alone.
-    for first in range(0, used, AT_ONCE):
-        part = first + tl.arange(0, AT_ONCE)
-        there = part < used
-        at = (row * parts + part) * HEADS + head
-        part_top = tl.load(weights + at * 2, mask=there, other=float("-inf"))
-        part_total = tl.load(weights + at * 2 + 1, mask=there, other=0.0)
-        part_mixed = tl.load(values + at[:, None] * DIM + d[None, :], mask=there[:, None], other=0.0)
-        higher = tl.maximum(top, tl.max(part_top, 0))
-        fade, share = tl.exp(top - higher), tl.exp(part_top - higher)
-        total = total * fade + tl.sum(part_total * share, 0)
-        mixed = mixed * fade + tl.sum(part_mixed * share[:, None], 0)
-        top = higher
-    tl.store(out + (row * HEADS + head) * DIM + d, (mixed / total).to(out.dtype.element_ty))
+        # Whichever program comes last joins the parts, in their order.
+        tl.debug_barrier()
+        done = tl.atomic_add(arrived + row * GROUPS + group, 1, sem="acq_rel")
+        if done == last // span:
+            tl.store(arrived + row * GROUPS + group, 0)
+            every, full = tl.arange(0, PARTS), tl.arange(0, FULL)
+            there = (every * span <= last)[:, None] & (full < SHARED)[None, :]
+            at_each = (own + every)[:, None] * SHARED + full[None, :]
+            tops = tl.load(weights_out + at_each * 2, mask=there, other=float("-inf"))
+            totals = tl.load(weights_out + at_each * 2 + 1, mask=there, other=0.0)
+            pieces = tl.load(
+                mixed_out + at_each[:, :, None] * DIM + d[None, None, :], mask=there[:, :, None], other=0.0
+            )
+            highest = tl.max(tops, 0)
+            shares = tl.where(there, tl.exp(tops - highest[None, :]), 0.0)
+            joined = tl.sum(pieces * shares[:, :, None], 0) / tl.sum(totals * shares, 0)[:, None]
+            to = out + ((row * GROUPS + group) * SHARED + full)[:, None] * DIM + d[None, :]
+            tl.store(to, joined.to(dtype), mask=(full < SHARED)[:, None])

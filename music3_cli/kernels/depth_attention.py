@@ -45,16 +45,17 @@ def _depth_attend(
     PARTS: tl.constexpr, FIRST: tl.constexpr, COUNT: tl.constexpr, HEADS: tl.constexpr, ROOM: tl.constexpr,
     DIM: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
-    begin(EARLY)
     row, head = tl.program_id(0), tl.program_id(1)
     d, p = tl.arange(0, DIM), tl.arange(0, ROOM)
     dtype = out.dtype.element_ty
     width = 3 * HEADS * DIM
     base = (row * HEADS + head) * ROOM * DIM
     at = base + p[:, None] * DIM + d[None, :]
+    # Of the frame's earlier positions, and older than the kernel before.
     old = p[:, None] < FIRST
     k = tl.load(keys + at, mask=old, other=0.0)
     v = tl.load(values + at, mask=old, other=0.0)
+    begin(EARLY)
     for new in tl.static_range(0, COUNT):
         source = parts + (new * rows + row) * width + head * DIM + d
         q = tl.load(source)

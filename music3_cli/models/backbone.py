@@ -11,8 +11,7 @@ from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from music3_cli.checkpoint.layout import BackboneConfig
-from music3_cli.kernels.attention import attend
-from music3_cli.kernels.heads import heads_into_cache
+from music3_cli.kernels.attention import HeadNorms, LayerCache, attend
 from music3_cli.kernels.linear import gated_linear, linear_parts
 from music3_cli.kernels.norm import add_norm, rms_norm
 from music3_cli.kernels.rotary import rotary_tables, rotate
@@ -32,15 +31,18 @@ class KVCache:
 
     Attributes:
         k_LRGPD, v_LRGPD: [layers, rows, key heads, positions, head dim].
+        arrived_RG: see `LayerCache`; the layers share it.
     """
 
     k_LRGPD: torch.Tensor
     v_LRGPD: torch.Tensor
+    arrived_RG: torch.Tensor
 
     @classmethod
     def empty(cls, config: BackboneConfig, positions: int, like: torch.Tensor, rows: int = 2) -> KVCache:
         shape = (config.num_hidden_layers, rows, config.num_key_value_heads, positions, config.head_dim)
-        return cls(like.new_zeros(shape), like.new_zeros(shape))
+        arrived_RG = like.new_zeros(rows, config.num_key_value_heads, dtype=torch.int32)
+        return cls(like.new_zeros(shape), like.new_zeros(shape), arrived_RG)
 
     @property
     def positions(self) -> int:
@@ -48,11 +50,11 @@ class KVCache:
 
     def rows(self, first: int, stop: int) -> KVCache:
         """A view of some rows."""
-        return KVCache(self.k_LRGPD[:, first:stop], self.v_LRGPD[:, first:stop])
+        return KVCache(self.k_LRGPD[:, first:stop], self.v_LRGPD[:, first:stop], self.arrived_RG[first:stop])
 
-    def layer(self, index: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Keys and values [R, G, P, D] of one layer."""
-        return self.k_LRGPD[index], self.v_LRGPD[index]
+    def layer(self, index: int) -> LayerCache:
+        """One layer's part."""
+        return LayerCache(self.k_LRGPD[index], self.v_LRGPD[index], self.arrived_RG)
 
 
 class BackboneLayer(nn.Module):
@@ -73,7 +75,7 @@ class BackboneLayer(nn.Module):
         self,
         x_RTH: torch.Tensor,
         phases: tuple[torch.Tensor, torch.Tensor],
-        cache: tuple[torch.Tensor, torch.Tensor] | None,
+        cache: LayerCache | None,
     ) -> torch.Tensor:
         """All positions of a prompt at once; keys and values go to the front of the cache, if there is one."""
         c, length = self.config, x_RTH.shape[1]
@@ -83,7 +85,7 @@ class BackboneLayer(nn.Module):
         k = rotate(rms_norm(k, self.k_norm, c.rms_norm_eps), *phases).transpose(1, 2)
         v = v.transpose(1, 2)
         if cache is not None:
-            cache[0][:, :, :length], cache[1][:, :, :length] = k, v
+            cache.keys_RGPD[:, :, :length], cache.values_RGPD[:, :, :length] = k, v
         shared = c.num_attention_heads // c.num_key_value_heads
         with sdpa_kernel(REPEATABLE_ATTENTION):
             attended = F.scaled_dot_product_attention(
@@ -139,10 +141,8 @@ class Backbone(nn.Module):
         norms = [layer.attention_norm for layer in self.layers[1:]] + [self.norm]
         normed = rms_norm(x_RH, self.layers[0].attention_norm, eps)
         for index, (layer, next_norm) in enumerate(zip(self.layers, norms, strict=True)):
-            keys_values = cache.layer(index)
             qkv = linear_parts(normed, layer.qkv)
-            q = heads_into_cache(qkv, (layer.q_norm, layer.k_norm), tables, position_R, keys_values, eps)
-            attended = attend(q, *keys_values, position_R)
+            attended = attend(qkv, HeadNorms(layer.q_norm, layer.k_norm, eps), tables, position_R, cache.layer(index))
             x_RH, normed = add_norm(linear_parts(attended, layer.out), x_RH, layer.mlp_norm, eps)
             inner = gated_linear(normed, layer.gate_up)
             x_RH, normed = add_norm(linear_parts(inner, layer.down), x_RH, next_norm, eps)

@@ -9,6 +9,7 @@ from torch import nn
 
 from music3_cli.checkpoint.layout import DepthConfig
 from music3_cli.kernels.depth_attention import depth_attend
+from music3_cli.kernels.embedding import embed_code
 from music3_cli.kernels.linear import gated_linear, linear_parts
 from music3_cli.kernels.norm import add_norm
 from music3_cli.models.backbone import weight
@@ -47,7 +48,7 @@ class DepthDecoder(nn.Module):
     def new_cache(self, rows: int) -> torch.Tensor:
         """[layers, k and v, rows, heads, positions, head dim] for one frame."""
         c = self.config
-        return self.projection.new_zeros(c.num_layers, 2, rows, c.num_attention_heads, c.num_codebooks, c.head_dim)
+        return self.projection.new_empty(c.num_layers, 2, rows, c.num_attention_heads, c.num_codebooks, c.head_dim)
 
     def forward(self, x_RH: torch.Tensor, cache: torch.Tensor, first: int, count: int = 1) -> torch.Tensor:
         """Run `count` positions of the frame: 0 is the backbone's hidden, i the embedding of code i - 1.
@@ -60,8 +61,6 @@ class DepthDecoder(nn.Module):
             [count x R, H] normed hiddens; that of position i feeds head i (1 to 7).
         """
         learned = self.positions[first : first + count]
-        if count > 1:
-            learned = learned.repeat_interleave(len(x_RH) // count, 0)
         norms = [layer.attention_norm for layer in self.layers[1:]] + [self.norm]
         parts = linear_parts(x_RH, self.projection)
         x, normed = add_norm(parts, learned, self.layers[0].attention_norm, NORM_EPS)
@@ -75,12 +74,6 @@ class DepthDecoder(nn.Module):
         """Partial sums [parts, R, codes] of the logits of residual `codebook` (1 to 7)."""
         return linear_parts(hidden_RH, self.heads[codebook - 1])
 
-    def embed(self, code_S: torch.Tensor, codebook: int) -> torch.Tensor:
-        """[S, H] embedding of residual `codebook`'s codes (1 to 7)."""
-        return self.embeddings[code_S + (codebook - 1) * self.config.audio_vocab_size]
-
-    def embed_all(self, codes_SC: torch.Tensor) -> torch.Tensor:
-        """[S, 7, H] embeddings of a frame's residual codes [S, 7]."""
-        books = self.config.num_codebooks - 1
-        first = torch.arange(books, device=codes_SC.device) * self.config.audio_vocab_size
-        return self.embeddings[codes_SC + first]
+    def embed(self, code_S: torch.Tensor, codebook: int, repeat: int = 1) -> torch.Tensor:
+        """[repeat x S, H] embedding of residual `codebook`'s codes (1 to 7)."""
+        return embed_code(code_S, self.embeddings, (codebook - 1) * self.config.audio_vocab_size, repeat)

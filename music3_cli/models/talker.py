@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 from music3_cli.checkpoint.layout import AUDIO_CODE_OFFSET, SEMANTIC_CODES, BackboneConfig, DepthConfig
+from music3_cli.kernels.embedding import embed_frame
 from music3_cli.kernels.linear import linear_parts
 from music3_cli.models.backbone import Backbone, weight
 from music3_cli.models.depth import DepthDecoder
@@ -33,10 +34,10 @@ class Talker(nn.Module):
         """[R, T, H] on the talker's device for host ids."""
         return self.text_embeddings[ids_RT].to(self.head.device, self.head.dtype)
 
-    def embed_frame(self, codes_SC: torch.Tensor) -> torch.Tensor:
-        """[S, H] feedback of one frame's 8 codes: (E[c0] + sum of the residual embeddings) / sqrt(8)."""
-        residual_SH = self.depth.embed_all(codes_SC[:, 1:]).sum(1)
-        return (self.code_embeddings[codes_SC[:, 0]] + residual_SH) * self.depth.config.num_codebooks**-0.5
+    def embed_frame(self, codes_SC: torch.Tensor, repeat: int = 1) -> torch.Tensor:
+        """[repeat x S, H] feedback of one frame's 8 codes: (E[c0] + sum of the residual embeddings) / sqrt(8)."""
+        depth = self.depth
+        return embed_frame(codes_SC, self.code_embeddings, depth.embeddings, depth.config.audio_vocab_size, repeat)
 
     def semantic_logits(self, hidden_RH: torch.Tensor) -> torch.Tensor:
         """Partial sums [parts, R, 16385]; column 0 ends the song."""

@@ -25,8 +25,8 @@ class Draws(Protocol):
         """[S] int64 columns of the semantic code; 0 ends the song."""
         ...
 
-    def residual(self, parts_PRV: torch.Tensor, slots: Slots, codebook: int, alive_S: torch.Tensor) -> torch.Tensor:
-        """[S] int64 codes of a residual codebook; `alive_S` tells which songs draw."""
+    def residual(self, parts_PRV: torch.Tensor, slots: Slots, codebook: int) -> torch.Tensor:
+        """[S] int64 codes of a residual codebook, in the frame that the last `semantic` began."""
         ...
 
 
@@ -41,13 +41,23 @@ class ServerDraws:
     def semantic(self, parts_PRV: torch.Tensor, slots: Slots) -> torch.Tensor:
         return self._draw(parts_PRV, slots, 0)
 
-    def residual(self, parts_PRV: torch.Tensor, slots: Slots, codebook: int, alive_S: torch.Tensor) -> torch.Tensor:
+    def residual(self, parts_PRV: torch.Tensor, slots: Slots, codebook: int) -> torch.Tensor:
         return self._draw(parts_PRV, slots, codebook)
 
     def _draw(self, parts_PRV: torch.Tensor, slots: Slots, codebook: int) -> torch.Tensor:
-        position_S = slots.step_S * DRAWS_A_FRAME + codebook
         if use_kernel(parts_PRV):
-            return draw_columns(parts_PRV, self.dtype, slots.seed_S, position_S, GUIDANCE, TOP_K, codebook == 0)
+            return draw_columns(
+                parts_PRV,
+                self.dtype,
+                slots.seed_S,
+                slots.step_S,
+                DRAWS_A_FRAME,
+                codebook,
+                GUIDANCE,
+                TOP_K,
+                conditional_mask=codebook == 0,
+            )
+        position_S = slots.step_S * DRAWS_A_FRAME + codebook
         candidates = residual_candidates if codebook else semantic_candidates
         logits_SV = candidates(sum_parts(parts_PRV, self.dtype))
         return (logits_SV.double() + gumbel(slots.seed_S, position_S, logits_SV.shape[1])).argmax(-1)
@@ -60,20 +70,25 @@ class ReferenceDraws:
 
     def __init__(self, dtype: torch.dtype, songs: Sequence[SongRandomness | None]) -> None:
         self.dtype, self.songs = dtype, songs
+        self.drawing: list[bool] = []
 
     def semantic(self, parts_PRV: torch.Tensor, slots: Slots) -> torch.Tensor:
-        return self._draw(semantic_candidates(sum_parts(parts_PRV, self.dtype)), 0, slots.alive_S)
+        self.drawing = slots.alive_S.tolist()
+        column_S = self._draw(semantic_candidates(sum_parts(parts_PRV, self.dtype)), 0)
+        # A song that draws its end draws nothing more.
+        self.drawing = [going and column != 0 for going, column in zip(self.drawing, column_S.tolist(), strict=True)]
+        return column_S
 
-    def residual(self, parts_PRV: torch.Tensor, slots: Slots, codebook: int, alive_S: torch.Tensor) -> torch.Tensor:
-        return self._draw(residual_candidates(sum_parts(parts_PRV, self.dtype)), codebook, alive_S)
+    def residual(self, parts_PRV: torch.Tensor, slots: Slots, codebook: int) -> torch.Tensor:
+        return self._draw(residual_candidates(sum_parts(parts_PRV, self.dtype)), codebook)
 
-    def _draw(self, logits_SV: torch.Tensor, codebook: int, alive_S: torch.Tensor) -> torch.Tensor:
+    def _draw(self, logits_SV: torch.Tensor, codebook: int) -> torch.Tensor:
         probabilities_SV = torch.softmax(logits_SV, -1).cpu()
         columns = [
             song.draw(probabilities_SV[slot : slot + 1], codebook)
-            if isinstance(song, ReferenceRandomness) and alive
+            if isinstance(song, ReferenceRandomness) and draws
             else 0
-            for slot, (song, alive) in enumerate(zip(self.songs, alive_S.tolist(), strict=False))
+            for slot, (song, draws) in enumerate(zip(self.songs, self.drawing, strict=False))
         ]
         return torch.tensor(columns, device=logits_SV.device)
 
@@ -89,7 +104,7 @@ class ForcedDraws:
     def semantic(self, parts_PRV: torch.Tensor, slots: Slots) -> torch.Tensor:
         return self._known(slots, 0, parts_PRV.device)
 
-    def residual(self, parts_PRV: torch.Tensor, slots: Slots, codebook: int, alive_S: torch.Tensor) -> torch.Tensor:
+    def residual(self, parts_PRV: torch.Tensor, slots: Slots, codebook: int) -> torch.Tensor:
         return self._known(slots, codebook, parts_PRV.device)
 
     def _known(self, slots: Slots, codebook: int, device: torch.device) -> torch.Tensor:

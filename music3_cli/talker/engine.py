@@ -12,12 +12,13 @@ from dataclasses import dataclass, field
 
 import torch
 
+from music3_cli.kernels.keep import AT_CEILING, RUNNING
 from music3_cli.kernels.triton_support import kernels_work
 from music3_cli.models.talker import Talker
 from music3_cli.randomness import ServerRandomness, SongRandomness
 from music3_cli.talker.draws import make_draws
 from music3_cli.talker.graphs import StepGraphs, bucket_of, try_capture
-from music3_cli.talker.state import AT_CEILING, RUNNING, Slots
+from music3_cli.talker.state import Slots
 from music3_cli.talker.step import frame_step
 
 MOST_SLOTS = 16

@@ -7,11 +7,12 @@ from dataclasses import dataclass, fields
 import torch
 
 from music3_cli.checkpoint.memory import cache_bytes
+from music3_cli.kernels.keep import RUNNING
 from music3_cli.models.backbone import KVCache
 from music3_cli.models.talker import Talker
 
-RUNNING, ENDED, AT_CEILING = 0, 1, 2
-"""A slot's `outcome`."""
+ROWS_A_SONG = 2
+"""Conditional and unconditional."""
 
 
 @dataclass

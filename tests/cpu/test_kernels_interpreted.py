@@ -12,7 +12,7 @@ from tests.conftest import ROOT
 
 SCRIPT = """
 from music3_cli.checkpoint.locate import find_checkpoint
-from music3_cli.kernels import attention, depth_attention, heads, linear, norm
+from music3_cli.kernels import attention, depth_attention, embedding, keep, linear, norm
 from music3_cli.talker import draws
 from tests.support.stages import load_stages
 
@@ -27,7 +27,7 @@ def render():
 
 with_kernels = render()
 assert linear.use_kernel(stages.talker.talker.head)
-for module in (linear, norm, heads, attention, depth_attention, draws):
+for module in (linear, norm, attention, depth_attention, embedding, keep, draws):
     module.use_kernel = lambda _: False
 for kernel, twin in zip(with_kernels, render(), strict=True):
     assert kernel.codes == twin.codes

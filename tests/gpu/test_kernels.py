@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 import torch
 
-from music3_cli.kernels import attention, depth_attention, heads, linear, norm
-from music3_cli.kernels.attention import attend
+from music3_cli.kernels import attention, depth_attention, embedding, keep, linear, norm
+from music3_cli.kernels.attention import HeadNorms, LayerCache, attend
 from music3_cli.kernels.depth_attention import depth_attend
 from music3_cli.kernels.draw import draw_columns
-from music3_cli.kernels.heads import heads_into_cache
+from music3_cli.kernels.embedding import embed_code, embed_frame
+from music3_cli.kernels.keep import AT_CEILING, ENDED, RUNNING, keep_frame
 from music3_cli.kernels.linear import gated_linear, linear_parts, sum_parts
 from music3_cli.kernels.norm import add_norm
 from music3_cli.kernels.rotary import rotary_tables
@@ -44,7 +45,7 @@ def twins(monkeypatch: pytest.MonkeyPatch):
 
     def run(function, *arguments):
         with monkeypatch.context() as patch:
-            for module in (linear, norm, heads, attention, depth_attention):
+            for module in (linear, norm, attention, depth_attention, embedding, keep):
                 patch.setattr(module, "use_kernel", lambda _: False)
             return function(*arguments)
 
@@ -82,33 +83,33 @@ def test_add_norm(dtype: torch.dtype) -> None:
 
 
 @DTYPES
-def test_heads_into_cache(dtype: torch.dtype, twins) -> None:
-    groups, query_heads, dim, room = 8, 32, 128, 900
-    parts = normal(2, 4, (query_heads + 2 * groups) * dim)
-    tables = tuple(t.to(dtype) for t in rotary_tables(torch.arange(room, device="cuda"), dim, 1e6))
-    norms = (normal(dim, dtype=dtype), normal(dim, dtype=dtype))
-    position = torch.tensor([3, 3, 800, 800], device="cuda")
-    ours = tuple(torch.zeros(4, groups, room, dim, device="cuda", dtype=dtype) for _ in range(2))
-    exact = tuple(torch.zeros(4, groups, room, dim, device="cuda", dtype=torch.float64) for _ in range(2))
-    q = heads_into_cache(parts, norms, tables, position, ours, 1e-6)
-    wide = (tuple(n.double() for n in norms), tuple(t.double() for t in tables))
-    exact_q = twins(heads_into_cache, parts.double(), *wide, position, exact, 1e-6)
-    for mine, theirs in ((q, exact_q), *zip(ours, exact, strict=True)):
-        close(mine, theirs, 2 * RELATIVE[dtype])
-
-
-@DTYPES
-@pytest.mark.parametrize("length", [1, 64, 128, 129, 700, 4000])
+@pytest.mark.parametrize("length", [1, 2, 64, 65, 129, 700, 1024, 1025, 4000])
 def test_attend(dtype: torch.dtype, length: int, twins) -> None:
-    rows, groups, query_heads, dim = 4, 8, 32, 128
-    q = normal(rows, query_heads, dim, dtype=dtype)
-    k, v = (normal(rows, groups, length + 50, dim, dtype=dtype) for _ in range(2))
+    rows, groups, query_heads, dim, room = 4, 8, 32, 128, length + 50
+    parts = normal(2, rows, (query_heads + 2 * groups) * dim)
+    norms = HeadNorms(normal(dim, dtype=dtype), normal(dim, dtype=dtype), 1e-6)
+    tables = tuple(t.to(dtype) for t in rotary_tables(torch.arange(room + 3000, device="cuda"), dim, 1e6))
     position = torch.tensor([length - 1, length - 1, length // 2, length // 2], device="cuda")
-    exact = twins(attend, q.double(), k.double(), v.double(), position)
-    ours = attend(q, k, v, position)
-    close(ours, exact, RELATIVE[dtype])
-    more_room = [torch.cat((t, normal(rows, groups, 3000, dim, dtype=dtype)), 2) for t in (k, v)]
-    assert torch.equal(attend(q, *more_room, position), ours)
+    keys, values = (normal(rows, groups, room, dim, dtype=dtype) for _ in range(2))
+
+    def cache(dtype: torch.dtype, more: int = 0) -> LayerCache:
+        grown = [torch.cat((t, normal(rows, groups, more, dim, dtype=dtype)), 2).to(dtype) for t in (keys, values)]
+        return LayerCache(*grown, torch.zeros(rows, groups, dtype=torch.int32, device="cuda"))
+
+    ours, exact = cache(dtype), cache(torch.float64)
+    wide = HeadNorms(norms.query_D.double(), norms.key_D.double(), norms.eps)
+    attended = attend(parts, norms, tables, position, ours)
+    whole = parts.sum(0, keepdim=True).to(dtype).double()
+    exactly = twins(attend, whole, wide, tuple(t.double() for t in tables), position, exact)
+    close(attended, exactly, 2 * RELATIVE[dtype])
+    close(ours.keys_RGPD, exact.keys_RGPD, 2 * RELATIVE[dtype])
+    close(ours.values_RGPD, exact.values_RGPD, RELATIVE[dtype])
+    # Neither room nor rows beside it change a bit, nor does a second call.
+    for again in (ours, cache(dtype, 3000)):
+        assert torch.equal(attend(parts, norms, tables, position, again), attended)
+    alone = LayerCache(*(t[2:].contiguous() for t in (keys, values)), ours.arrived_RG[2:])
+    assert torch.equal(attend(parts[:, 2:].contiguous(), norms, tables, position[2:], alone), attended[2:])
+    assert not ours.arrived_RG.any()
 
 
 @DTYPES
@@ -131,6 +132,42 @@ def test_draws_are_those_of_the_twin(dtype: torch.dtype, columns: int) -> None:
         seed = torch.randint(0, 2**31, (6,), device="cuda")
         position = torch.randint(0, 72_000, (6,), device="cuda")
         for mask, candidates in ((True, semantic_candidates), (False, residual_candidates)):
-            scores = candidates(sum_parts(parts, dtype)).double() + gumbel(seed, position, columns)
-            drawn = draw_columns(parts, dtype, seed, position, 1.5, 50, mask)
+            scores = candidates(sum_parts(parts, dtype)).double() + gumbel(seed, position // 8 * 8 + 3, columns)
+            drawn = draw_columns(parts, dtype, seed, position // 8, 8, 3, 1.5, 50, mask)
             assert torch.equal(drawn, scores.argmax(-1))
+
+
+@DTYPES
+def test_embeddings(dtype: torch.dtype, twins) -> None:
+    semantic, residual = normal(16384, 4096, dtype=dtype), normal(7 * 1024, 4096, dtype=dtype)
+    codes = torch.randint(0, 1024, (5, 8), device="cuda")
+    assert torch.equal(embed_code(codes[:, 2], residual, 1024, 2), twins(embed_code, codes[:, 2], residual, 1024, 2))
+    exact = twins(embed_frame, codes, semantic.double(), residual.double(), 1024, 2)
+    close(embed_frame(codes, semantic, residual, 1024, 2), exact, RELATIVE[dtype])
+
+
+def test_keep_frame(twins) -> None:
+    songs, frames, hidden = 6, 4, 4096
+    column = torch.tensor([3, 0, 5, 5, 0, 9], device="cuda")
+    codes = torch.randint(0, 1024, (songs, 8), device="cuda")
+    hiddens = normal(songs, 8, hidden, dtype=torch.bfloat16)
+
+    def state() -> tuple[torch.Tensor, ...]:
+        numbers = ([7, 8, 9, 10, 11, 20], [0, 3, 3, 3, 0, 2], [0, 2, 2, 3, 0, 1], [4, 4, 4, 4, 4, 2])
+        counters = tuple(torch.tensor(row, device="cuda") for row in numbers)
+        alive = torch.tensor([True, True, True, True, False, True], device="cuda")
+        kept = (
+            torch.zeros(songs, 8, dtype=torch.int32, device="cuda"),
+            torch.zeros(songs, frames + 1, 8, dtype=torch.int32, device="cuda"),
+            torch.zeros(songs, frames + 1, 8, hidden, dtype=torch.bfloat16, device="cuda"),
+        )
+        return counters, (alive, torch.full((songs,), RUNNING, device="cuda")), kept
+
+    ours, theirs = state(), state()
+    positions = keep_frame(column, codes, hiddens, *ours, 15)
+    assert torch.equal(positions, twins(keep_frame, column, codes, hiddens, *theirs, 15))
+    for mine, twin in zip(ours, theirs, strict=True):
+        for a, b in zip(mine, twin, strict=True):
+            # The place behind the last takes what is not emitted.
+            assert torch.equal(a[:, :frames] if a.ndim > 2 else a, b[:, :frames] if b.ndim > 2 else b)
+    assert ours[1][1].tolist() == [RUNNING, ENDED, RUNNING, AT_CEILING, RUNNING, AT_CEILING]
