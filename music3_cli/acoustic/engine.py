@@ -93,23 +93,28 @@ class AcousticEngine:
             shift: of the schedule.
         """
         asked, times, carry = precision_on(precision, self.device), schedule(steps, shift), None
-        with true_fp32():
-            tokens = [self.transformer.time_token(time) for time in times[:-1]]
+        tokens = self.tokens(times)
         for window in self.windows(len(hiddens_FD)):
-            problem = self._problem(window, hiddens_FD, randomness, carry)
+            problem = self.problem(window, hiddens_FD, randomness, carry)
             policy: Precision | None = asked
             while policy:
-                latents_LC = yield from self._solve(problem, times, tokens, guidance, policy)
+                latents_LC = yield from self.solve(problem, times, tokens, guidance, policy)
                 policy = wider(policy, self.device)
                 if policy is None or bool(latents_LC.isfinite().all()):
                     break
                 yield Redone(window, policy.name)
             carry = next_carry(latents_LC, problem.condition_LC)
-            yield Sound(window, self._decode(latents_LC, window, asked))
+            yield Sound(window, self.decode(latents_LC, window, asked))
 
-    def _problem(
+    def tokens(self, times: Sequence[float]) -> list[torch.Tensor]:
+        """The token of each time but the last, each computed alone: it does not depend on the other times."""
+        with true_fp32():
+            return [self.transformer.time_token(time) for time in times[:-1]]
+
+    def problem(
         self, window: Window, hiddens_FD: torch.Tensor, randomness: SongRandomness, carry: Carry | None
     ) -> Problem:
+        """A window of a song's frame hiddens [F, 8 x H], with the noise of its place in the song."""
         frames_FD = hiddens_FD[window.start : window.stop].to(self.device, self.condition.proj_weight.dtype)
         carry = carry.fit(window.latents) if carry else None
         with true_fp32():
@@ -117,7 +122,7 @@ class AcousticEngine:
         shape = (1, self.transformer.config.in_channels, window.latents)
         return Problem(window, randomness.noise(window.index, shape, self.device)[0].T.contiguous(), condition_LC, carry)
 
-    def _solve(
+    def solve(
         self,
         problem: Problem,
         times: Sequence[float],
@@ -125,7 +130,11 @@ class AcousticEngine:
         guidance: float,
         precision: Precision,
     ) -> Generator[Solved, None, torch.Tensor]:
-        """A window's latents, [L, C]."""
+        """A window's latents, [L, C].
+
+        Args:
+            times, tokens: a schedule, and the token of each time but the last.
+        """
         x_LC, carry = problem.noise_LC, problem.carry
         conditions_2LC = guidance_rows(problem.condition_LC)
         for step, token_C in enumerate(tokens):
@@ -140,7 +149,8 @@ class AcousticEngine:
             yield Solved(problem.window, step + 1)
         return end_on_carry(x_LC, carry) if carry else x_LC
 
-    def _decode(self, latents_LC: torch.Tensor, window: Window, precision: Precision) -> torch.Tensor:
+    def decode(self, latents_LC: torch.Tensor, window: Window, precision: Precision) -> torch.Tensor:
+        """The kept span of a window's latents, as in `Sound`."""
         with precision.policy():
             sound_CS = self.vocoder.decode(latents_LC.T, window.keep_start, window.keep_stop)
         return sound_CS.clamp(-1, 1).cpu()

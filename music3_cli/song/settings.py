@@ -163,6 +163,9 @@ def _caption(value: object) -> str:
     return str(value)
 
 
+PRECISIONS = ("fp32", "tf32", "fp16")
+"""Of the acoustic stage; what each means on a device is `acoustic/precision.py`'s business."""
+
 SETTINGS: Mapping[str, Setting] = {
     setting.name: setting
     for setting in (
@@ -174,7 +177,7 @@ SETTINGS: Mapping[str, Setting] = {
         Setting("max_duration", parse_duration, None),
         Setting("steps", lambda value: _whole(value, 1, 1000, " (30 is the model's own)"), 30),
         Setting("seed_scheme", one_of("server", "diffusers"), "server"),
-        Setting("precision", one_of("fp32"), "fp32"),
+        Setting("precision", one_of(*PRECISIONS), "tf32"),
         Setting("talker_dtype", one_of("auto", "bf16", "fp32"), "auto"),
         Setting("album", _text, ""),
         Setting("track", parse_track, ""),
