@@ -60,6 +60,6 @@ for name, dtype, tf32 in POLICIES if device.type == "cuda" else POLICIES[:1]:
         f"diffusers {name}: one window of 200 frames, {options.steps} steps, two forwards a step: {seconds:.3f} s; "
         f"vocoder, {latents.shape[-1]} latents: {sound_seconds * 1000:.1f} ms"
     )
-    del denoise, encoder, vocoder
+    del denoise, encoder
     if device.type == "cuda":
         torch.cuda.empty_cache()

@@ -97,20 +97,21 @@ def arithmetic(tf32: bool) -> Iterator[None]:
     The settings are the process's own before and after, whichever of torch's two interfaces they were made with.
     """
     matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
+    convolutions = cudnn.conv  # type: ignore[attr-defined]
     # torch keeps a legacy value and a new one and refuses to read the legacy one where they differ; products are set
     # by the legacy interface, which sets both, because compilers of torch's own read it.
     legacy = torch.get_float32_matmul_precision()
     before = [
         (matmul, "fp32_precision", matmul.fp32_precision),
         (matmul, "allow_fp16_reduced_precision_reduction", matmul.allow_fp16_reduced_precision_reduction),
-        (cudnn.conv, "fp32_precision", cudnn.conv.fp32_precision),
+        (convolutions, "fp32_precision", convolutions.fp32_precision),
         (cudnn, "deterministic", cudnn.deterministic),
         (cudnn, "benchmark", cudnn.benchmark),
     ]
     try:
         matmul.allow_tf32 = tf32
         matmul.allow_fp16_reduced_precision_reduction = False
-        cudnn.conv.fp32_precision = "tf32" if tf32 else "ieee"
+        convolutions.fp32_precision = "tf32" if tf32 else "ieee"
         cudnn.deterministic, cudnn.benchmark = True, False
         yield
     finally:

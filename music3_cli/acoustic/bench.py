@@ -96,7 +96,9 @@ def step_flops(config: TransformerConfig, latents: int) -> float:
     """Arithmetic of one step, both guidance rows."""
     rows, inner = latents + 1, config.inner_dim
     block = sum(outputs * columns for outputs, columns in products(config, rows).values()) + 2 * rows * inner
-    edges = config.joined_channels * (config.joined_channels + inner) + config.in_channels * (config.in_channels + inner)
+    edges = config.joined_channels * (config.joined_channels + inner) + config.in_channels * (
+        config.in_channels + inner
+    )
     return 2 * 2 * (rows * config.num_layers * block + latents * edges)
 
 

@@ -76,6 +76,10 @@ class AcousticEngine:
     def windows(self, frames: int) -> list[Window]:
         return plan_windows(frames, self.condition.config)
 
+    def arithmetic(self, precision: str) -> str:
+        """What a policy is on this device."""
+        return precision_on(precision, self.device).arithmetic
+
     @torch.inference_mode()
     def run(
         self,
@@ -120,7 +124,9 @@ class AcousticEngine:
         with true_fp32():
             condition_LC = take_over_condition(self.condition(frames_FD).float(), carry)
         shape = (1, self.transformer.config.in_channels, window.latents)
-        return Problem(window, randomness.noise(window.index, shape, self.device)[0].T.contiguous(), condition_LC, carry)
+        return Problem(
+            window, randomness.noise(window.index, shape, self.device)[0].T.contiguous(), condition_LC, carry
+        )
 
     def solve(
         self,
@@ -142,9 +148,7 @@ class AcousticEngine:
             if carry:
                 x_LC = hold_overlap(x_LC, problem.noise_LC, carry, time)
             with precision.policy():
-                velocity = guided_velocity(
-                    self.transformer, x_LC, token_C, conditions_2LC, guidance, precision.dtypes
-                )
+                velocity = guided_velocity(self.transformer, x_LC, token_C, conditions_2LC, guidance, precision.dtypes)
             x_LC = x_LC + (following - time) * velocity
             yield Solved(problem.window, step + 1)
         return end_on_carry(x_LC, carry) if carry else x_LC

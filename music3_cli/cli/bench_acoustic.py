@@ -85,7 +85,15 @@ def _show(
         table.add_row(p.precision, p.name, f"{p.rows} x {p.outputs} x {p.inner}", f"{p.ms:.3f}", f"{p.tflops:.4g}")
     console.show(table)
     table = Table(
-        "precision", "variant", "ms a step", "s a window", "TFLOP/s", "share", "start", "error of a step", box=box.SIMPLE
+        "precision",
+        "variant",
+        "ms a step",
+        "s a window",
+        "TFLOP/s",
+        "share",
+        "start",
+        "error of a step",
+        box=box.SIMPLE,
     )
     for t in timings:
         name = t.precision if t.arithmetic == t.precision else f"{t.precision} (is {t.arithmetic} here)"

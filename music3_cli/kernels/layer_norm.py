@@ -74,5 +74,7 @@ def _add_layer_norm(x, product, bias, weight, shift, y, normed, width, eps, WIDT
         tl.store(y + row + at, total, mask=inside)
     centred = tl.where(inside, total - tl.sum(total, 0) / width, 0.0)
     scale = 1.0 / tl.sqrt_rn(tl.sum(centred * centred, 0) / width + eps)
-    result = centred * scale * tl.load(weight + at, mask=inside, other=0.0) + tl.load(shift + at, mask=inside, other=0.0)
+    result = centred * scale * tl.load(weight + at, mask=inside, other=0.0) + tl.load(
+        shift + at, mask=inside, other=0.0
+    )
     tl.store(normed + row + at, result.to(normed.dtype.element_ty), mask=inside)
