@@ -98,9 +98,9 @@ def arithmetic(tf32: bool) -> Iterator[None]:
     """
     matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
     convolutions = cudnn.conv  # type: ignore[attr-defined]
-    # torch keeps a legacy value and a new one and refuses to read the legacy one where they differ; products are set
-    # by the legacy interface, which sets both, because compilers of torch's own read it.
-    legacy = torch.get_float32_matmul_precision()
+    # For products torch keeps a legacy value and a new one. They are set by the legacy interface, which sets both,
+    # because torch's compiler reads it, and which torch refuses to read where the two differ.
+    legacy = _legacy_precision()
     before = [
         (matmul, "fp32_precision", matmul.fp32_precision),
         (matmul, "allow_fp16_reduced_precision_reduction", matmul.allow_fp16_reduced_precision_reduction),
@@ -116,10 +116,18 @@ def arithmetic(tf32: bool) -> Iterator[None]:
         yield
     finally:
         matmul.allow_tf32 = legacy != "highest"
-        if torch.get_float32_matmul_precision() != legacy:  # "medium", which the line above cannot give back
+        if legacy == "medium":  # which the line above cannot give back
             torch.set_float32_matmul_precision(legacy)
         for owner, name, value in before:
             setattr(owner, name, value)
+
+
+def _legacy_precision() -> str:
+    """`highest`, `high` or `medium`."""
+    try:
+        return torch.get_float32_matmul_precision()
+    except RuntimeError:  # it is not what the new interface says
+        return "highest" if torch.backends.cuda.matmul.fp32_precision == "tf32" else "high"
 
 
 def true_fp32() -> AbstractContextManager[None]:

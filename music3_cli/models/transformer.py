@@ -145,6 +145,12 @@ class FlowTransformer(nn.Module):
         velocity = F.linear(x[:, 1:], self.proj_out)
         return F.linear(velocity, self.postprocess) + velocity
 
+    def hold_matrices_in(self, dtype: torch.dtype) -> None:
+        """Store the blocks' matrices in `dtype`; see `TransformerBlock.matrices` for what it costs to use others."""
+        for block in self.blocks:
+            for matrix in (block.qkv, block.out, block.ff_in, block.ff_out):
+                matrix.data = matrix.data.to(dtype)
+
     def time_token(self, time: float) -> torch.Tensor:
         """[C], the token of a time in [0, 1]; 0 is noise."""
         phase = 2 * math.pi * torch.tensor(time, device=self.time_proj.device) * self.time_proj
