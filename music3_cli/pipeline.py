@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from music3_cli.acoustic.engine import AcousticEngine, Sound
+from music3_cli.acoustic.engine import AcousticEngine, Redone, Sound
 from music3_cli.audio.tags import Tags
 from music3_cli.audio.writer import AudioWriter, WrittenAudio
 from music3_cli.checkpoint import load
@@ -56,6 +57,8 @@ class SongRendered(Event):
 
     Attributes:
         seams: where windows join, in seconds.
+        arithmetic: the acoustic stage's on this device.
+        redone: windows that were solved again, by the precision with which.
     """
 
     job: RenderJob
@@ -63,6 +66,8 @@ class SongRendered(Event):
     audio: WrittenAudio
     codes: SongCodes
     seams: tuple[float, ...]
+    arithmetic: str
+    redone: Mapping[str, int]
     talker_seconds: float
     acoustic_seconds: float
 
@@ -198,17 +203,26 @@ class Pipeline:
         codes = _codes_of(song)  # before the first noise is drawn
         sample_rate, seams, samples = self.checkpoint.architecture.vocoder.sampling_rate, [], 0
         request = job.request
+        redone: Counter[str] = Counter()
+        sounding = self._acoustic.run(
+            song.frame_hiddens(), song.randomness, steps, request.guidance, request.precision, request.shift
+        )
         with AudioWriter(job.path, sample_rate, request.delivery, lambda: dither_words(request.seed)) as writer:
-            for part in self._acoustic.run(song.frame_hiddens(), song.randomness, steps, request.guidance):
+            for part in sounding:
                 if isinstance(part, Sound):
                     writer.write(part.samples_CS.numpy())
                     samples += part.samples_CS.shape[1]
                     seams.append(round(samples / sample_rate, 4))
+                elif isinstance(part, Redone):
+                    redone[part.precision] += 1
                 else:
                     yield AcousticProgress(song.id, part.window.index, len(windows), part.steps, steps)
             audio = writer.finish(job.tags)
             seconds = time.perf_counter() - started
-            yield SongRendered(job, writer, audio, codes, tuple(seams[:-1]), song.seconds, seconds)
+            arithmetic = self._acoustic.arithmetic(request.precision)
+            yield SongRendered(
+                job, writer, audio, codes, tuple(seams[:-1]), arithmetic, dict(redone), song.seconds, seconds
+            )
 
 
 def _codes_of(song: TalkerSong) -> SongCodes:
