@@ -9,14 +9,14 @@ import torch
 from music3_cli.kernels.linear import sum_parts
 from music3_cli.kernels.norm import rms_norm
 from music3_cli.kernels.rotary import rotate
-from music3_cli.kernels.triton_support import INTERPRETED, begin, jit, overlap, prefetch, tl, triton, use_kernel
+from music3_cli.kernels.triton_support import begin, jit, overlap, tl, triton, use_kernel
 
 PARTS, SHORTEST = 16, 64
 """A row's positions are cut into at most so many parts, of 64, 128, 256, ... positions each: by its own length alone,
 so that its sum is the same whatever rows are beside it and however much room the cache has.
 """
 BLOCK, WARPS, STAGES = 64, 4, 3
-PREFETCH = True
+"""Positions that a program takes at once, its warps, and blocks on their way."""
 
 
 @dataclass(frozen=True)
@@ -94,8 +94,6 @@ def attend(
         rows, keys.stride(0), keys.stride(1), norms.eps, dim**-0.5,
         SUMS=parts, GROUPS=groups, SHARED=shared, ROOM=max(16, triton.next_power_of_2(shared)),
         FULL=triton.next_power_of_2(shared), HALF=dim // 2, PARTS=PARTS, SHORTEST=SHORTEST, BLOCK=BLOCK,
-        LINE=min(dim, 128 // keys.element_size()),
-        PREFETCH=PREFETCH and not INTERPRETED,
         num_warps=WARPS, num_stages=STAGES, **overlap(parts_PRN),
         enable_fp_fusion=False,  # as plain torch rounds
     )  # fmt: skip
@@ -155,8 +153,7 @@ def _attend(
     product, q_norm, k_norm, cos, sin, position, keys, values, mixed_out, weights_out, arrived, out,
     rows, row_stride, head_stride, eps, scale,
     SUMS: tl.constexpr, GROUPS: tl.constexpr, SHARED: tl.constexpr, ROOM: tl.constexpr, FULL: tl.constexpr,
-    HALF: tl.constexpr, PARTS: tl.constexpr, SHORTEST: tl.constexpr, BLOCK: tl.constexpr, LINE: tl.constexpr,
-    PREFETCH: tl.constexpr, EARLY: tl.constexpr,
+    HALF: tl.constexpr, PARTS: tl.constexpr, SHORTEST: tl.constexpr, BLOCK: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
     part, group, row = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     DIM: tl.constexpr = 2 * HALF
@@ -174,12 +171,6 @@ def _attend(
     kn1, kn2 = tl.load(k_norm + half), tl.load(k_norm + half + HALF)
     p = tl.arange(0, BLOCK)
     base = row.to(tl.int64) * row_stride + group * head_stride
-    if PREFETCH:
-        line = tl.arange(0, DIM // LINE) * LINE
-        for first in range(start, tl.minimum(last, start + span), BLOCK):
-            lines = base + tl.minimum(first + p, last)[:, None] * DIM + line[None, :]
-            prefetch(keys + lines)
-            prefetch(values + lines)
     begin(EARLY)
     if start <= last:
         dtype = out.dtype.element_ty

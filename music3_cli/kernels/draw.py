@@ -9,7 +9,7 @@ import torch
 
 from music3_cli.kernels.triton_support import begin, jit, overlap, tl, triton
 
-WARPS = (4, 16)
+WARPS = (4, 32)
 """For a residual codebook, and for the semantic one."""
 
 

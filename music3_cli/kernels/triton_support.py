@@ -76,19 +76,6 @@ def overlap(x: torch.Tensor) -> dict[str, bool]:
 
 
 @jit
-def prefetch(at):
-    """Ask for the 128-byte lines at these addresses to be brought into the L2 cache."""
-    tl.inline_asm_elementwise(
-        "prefetch.global.L2 [$1]; mov.u32 $0, 0;",
-        "=r,l",
-        [at.to(tl.int64, bitcast=True)],
-        dtype=tl.int32,
-        is_pure=False,
-        pack=1,
-    )
-
-
-@jit
 def begin(EARLY: tl.constexpr):
     """First line of a kernel that touches nothing before its predecessor is done. Only then may its successor start:
     programs of a kernel that waits for a kernel that waits would take room from the one at work.
