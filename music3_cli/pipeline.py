@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +16,7 @@ from music3_cli.audio.tags import Tags
 from music3_cli.audio.writer import AudioWriter, WrittenAudio
 from music3_cli.checkpoint import load
 from music3_cli.checkpoint.inventory import Checkpoint
+from music3_cli.checkpoint.memory import cache_bytes
 from music3_cli.devices import DTYPES, check_memory, device_name, songs_that_fit, true_fp32
 from music3_cli.errors import DeviceError, OutputError, SongError
 from music3_cli.events import (
@@ -31,12 +32,12 @@ from music3_cli.events import (
     TalkerStarted,
     Warned,
 )
+from music3_cli.placement import RunLimits
 from music3_cli.randomness import ForcedRandomness, SongRandomness, dither_words, song_randomness
 from music3_cli.song.codes import SongCodes
 from music3_cli.song.request import SongRequest
-from music3_cli.talker.engine import TalkerEngine, TalkerSong, most_slots
-from music3_cli.talker.forcing import forced_hiddens
-from music3_cli.talker.state import Slots
+from music3_cli.talker.engine import TalkerEngine, most_slots
+from music3_cli.talker.song import TalkerSong
 
 FRAMES_AN_EVENT = 5
 
@@ -77,17 +78,18 @@ class Pipeline:
         self.checkpoint, self.device, self.dtype = checkpoint, device, DTYPES[talker_dtype]
         self.device_name = device_name(device)
 
-    def load(self, positions: int) -> Iterator[Event]:
+    def load(self, limits: RunLimits) -> Iterator[Event]:
         """Read all weights.
 
         Args:
-            positions: context that the longest song needs, for the memory check.
+            limits: what the songs of `render` need at most.
 
         Raises:
             DeviceError: not enough memory.
         """
         started = time.perf_counter()
-        check_memory(self.checkpoint, self.device, self.dtype, positions)
+        self.limits = limits
+        check_memory(self.checkpoint, self.device, self.dtype, limits.positions)
         total, done = self.checkpoint.weight_bytes, 0
         yield LoadStarted(self.checkpoint.name, f"{self.device} ({self.device_name})", total)
 
@@ -105,40 +107,61 @@ class Pipeline:
             self._acoustic = AcousticEngine(condition, transformer, load.load_vocoder(*parts, progress))
         yield LoadFinished(time.perf_counter() - started)
 
-    def render(self, jobs: Sequence[RenderJob]) -> Iterator[Event]:
+    def render(self, jobs: Iterable[RenderJob]) -> Iterator[Event]:
         """Render songs; a song that fails gives a `SongFailed` and does not stop the others.
 
+        Args:
+            jobs: taken in their order, each only when the talker has a place for it, so they may be made while others
+                run. They keep to the limits of `load`. Longest first leaves the fewest places empty.
+
         Yields:
-            progress, and a `SongRendered` for every song that is whole.
+            progress, and a `SongRendered` for every song that is whole. Closing the iterator drops the songs that are
+            not and removes their files.
 
         Raises:
             DeviceError: out of memory.
         """
-        songs = [
-            TalkerSong(
-                job.request.id,
-                job.request.prompt.ids,
-                job.request.prompt.unconditional_ids,
-                job.request.max_frames,
-                self._randomness(job.request),
-            )
-            for job in jobs
-        ]
-        size = Slots.bytes_a_song(
-            self._talker.talker, max(song.positions for song in songs), max(song.max_frames for song in songs)
-        )
-        by_id = {song.id: (job, song) for job, song in zip(jobs, songs, strict=True)}
+        by_id: dict[str, RenderJob] = {}
+
+        def songs() -> Iterator[TalkerSong]:
+            for job in jobs:
+                by_id[job.request.id] = job
+                yield self._song(job.request)
+
         with _memory_errors(self.device), true_fp32():
-            slots = songs_that_fit(size, self.device, most_slots(self.device))
-            for event in self._talk(jobs, songs, slots):
-                yield event
-                if isinstance(event, TalkerFinished):
-                    job, song = by_id[event.song]
+            slots = songs_that_fit(self._bytes_a_song(), self.device, most_slots(self.device))
+            started: set[str] = set()
+            for song in self._talker.run(songs(), slots, self.limits):
+                if song.id not in started:
+                    if not started and self._talker.eager_because:
+                        yield Warned(f"the talker runs without CUDA graphs, slower: {self._talker.eager_because}")
+                    started.add(song.id)
+                    yield TalkerStarted(song.id, len(song.ids), song.max_frames)
+                if song.finish_reason:
+                    yield TalkerFinished(song.id, song.frames, song.finish_reason, song.seconds)
                     try:
-                        yield from self._sound(job, song)
+                        yield from self._sound(by_id.pop(song.id), song)
                     except (SongError, OutputError) as error:
                         yield SongFailed(song.id, error.message, error.hint)
-                    song.release()
+                    song.take_hiddens()
+                elif song.frames and song.frames % FRAMES_AN_EVENT == 0:
+                    yield TalkerProgress(song.id, song.frames, song.max_frames)
+
+    def _song(self, request: SongRequest) -> TalkerSong:
+        return TalkerSong(
+            request.id,
+            request.prompt.ids,
+            request.prompt.unconditional_ids,
+            request.max_frames,
+            self._randomness(request),
+            request.codes,
+            request.exact,
+        )
+
+    def _bytes_a_song(self) -> int:
+        architecture, limits = self.checkpoint.architecture, self.limits
+        frame = architecture.depth.num_codebooks * architecture.backbone.hidden_size * self.dtype.itemsize
+        return cache_bytes(architecture.backbone, limits.positions, self.dtype.itemsize) + limits.frames * frame
 
     def peak_device_bytes(self) -> int:
         """The most device memory that tensors took so far; 0 on a CPU."""
@@ -153,38 +176,6 @@ class Pipeline:
         if request.noise_seed != request.codes.record["settings"].get("noise_seed"):
             state = None  # it belongs to the first render's noise
         return ForcedRandomness(request.codes.steps_FC.tolist(), own, None if state is None else state.tobytes())
-
-    def _talk(self, jobs: Sequence[RenderJob], songs: Sequence[TalkerSong], slots: int) -> Iterator[Event]:
-        to_step = []
-        for job, song in zip(jobs, songs, strict=True):
-            if job.request.codes is None or job.request.exact:
-                to_step.append(song)
-            else:
-                yield TalkerStarted(song.id, len(song.ids), song.max_frames)
-                self._force(song, job.request.codes)
-                yield TalkerFinished(song.id, song.frames, song.finish_reason, song.seconds)
-        known = {song.id: job.request.codes for job, song in zip(jobs, songs, strict=True)}
-        started: set[str] = set()
-        for song in self._talker.run(to_step, slots):
-            if song.id not in started:
-                if not started and self._talker.eager_because:
-                    yield Warned(f"the talker runs without CUDA graphs, slower: {self._talker.eager_because}")
-                started.add(song.id)
-                yield TalkerStarted(song.id, len(song.ids), song.max_frames)
-            if song.finish_reason:
-                if codes := known[song.id]:
-                    song.finish_reason = codes.finish_reason
-                yield TalkerFinished(song.id, song.frames, song.finish_reason, song.seconds)
-            elif song.frames % FRAMES_AN_EVENT == 0:
-                yield TalkerProgress(song.id, song.frames, song.max_frames)
-
-    def _force(self, song: TalkerSong, codes: SongCodes) -> None:
-        """All hiddens of a song whose codes are known."""
-        started = time.perf_counter()
-        hiddens_FCH = torch.cat(list(forced_hiddens(self._talker.talker, song.ids, torch.from_numpy(codes.steps_FC))))
-        priming_C, codes_FC = (torch.from_numpy(part) for part in (codes.priming_C, codes.codes_FC))
-        song.finish(codes.finish_reason, priming_C, codes_FC, hiddens_FCH)
-        song.seconds = time.perf_counter() - started
 
     def _sound(self, job: RenderJob, song: TalkerSong) -> Iterator[Event]:
         if not song.frames:

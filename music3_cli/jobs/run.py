@@ -17,6 +17,7 @@ from music3_cli.files import file_sha256
 from music3_cli.jobs.labels import repeat_command, tags_of
 from music3_cli.jobs.plan import Plan
 from music3_cli.jobs.sidecar import versions, write_sidecar
+from music3_cli.placement import RunLimits
 from music3_cli.song.codes import codes_path, write_codes
 from music3_cli.song.delivery import NATIVE_RATE
 
@@ -56,14 +57,15 @@ def run_plan(plan: Plan, device: str, cuda_graph: bool = True) -> Iterator[Event
         if any(request.delivery.sample_rate != NATIVE_RATE for request in requests):
             torchaudio_resample()  # asked for before the weights are read
         pipeline = Pipeline(plan.checkpoint, resolve_device(device), requests[0].talker_dtype, cuda_graph)
-        yield from pipeline.load(max(len(request.prompt.ids) + request.max_frames + 1 for request in requests))
+        yield from pipeline.load(RunLimits.of((len(request.prompt.ids), request.max_frames) for request in requests))
         for request in requests:
             if request.exact and request.codes and request.codes.record.get("device") != pipeline.device_name:
                 made_on = request.codes.record.get("device")
                 yield Note(
                     f"{request.id}: --exact gives equal samples on {made_on} only; this is {pipeline.device_name}"
                 )
-        jobs = [RenderJob(song.request, song.path, tags_of(song.request, plan.checkpoint)) for song in plan.to_render]
+        longest_first = sorted(plan.to_render, key=lambda song: -song.request.max_frames)
+        jobs = (RenderJob(song.request, song.path, tags_of(song.request, plan.checkpoint)) for song in longest_first)
         for event in pipeline.render(jobs):
             if isinstance(event, SongRendered):
                 event = _commit(event, pipeline, plan.keep_codes)

@@ -10,7 +10,7 @@ import torch
 
 from music3_cli.models.talker import Talker
 from music3_cli.talker.draws import Draws
-from music3_cli.talker.state import AT_CEILING, ENDED, Slots
+from music3_cli.talker.state import AT_CEILING, ENDED, RING, Slots
 
 
 def frame_step(talker: Talker, slots: Slots, draws: Draws) -> None:
@@ -27,7 +27,7 @@ def frame_step(talker: Talker, slots: Slots, draws: Draws) -> None:
     place_S = torch.where(emits_S, slots.frames_S, behind)
     slot_S = torch.arange(slots.count, device=place_S.device)
     slots.codes_SFC[slot_S, place_S] = codes_SC.to(slots.codes_SFC.dtype)
-    slots.hiddens_SFCH[slot_S, place_S] = hiddens_SCH
+    slots.hiddens_SFCH[slot_S, torch.where(emits_S, slots.frames_S % RING, RING)] = hiddens_SCH
     slots.priming_SC.copy_(torch.where((slots.step_S == 0)[:, None], codes_SC.to(torch.int32), slots.priming_SC))
     slots.frames_S.add_(emits_S)
     full_S = alive_S & (slots.frames_S >= slots.limit_S)
