@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -55,9 +55,23 @@ class AcousticEngine:
         self, hiddens_FD: torch.Tensor, randomness: SongRandomness, steps: int, guidance: float = GUIDANCE
     ) -> Iterator[Solved | Sound]:
         """A song's sound from all its frame hiddens [F, 8 x H], in window order."""
+        pieces = ((window, hiddens_FD[window.start : window.stop]) for window in self.windows(len(hiddens_FD)))
+        yield from self.run_windows(pieces, randomness, steps, guidance)
+
+    @torch.inference_mode()
+    def run_windows(
+        self,
+        pieces: Iterable[tuple[Window, torch.Tensor]],
+        randomness: SongRandomness,
+        steps: int,
+        guidance: float = GUIDANCE,
+    ) -> Generator[Solved | Sound]:
+        """A song's sound from its windows in order, each with its frames' hiddens [frames, 8 x H] on any device. The
+        next window is asked for when the sound of the last has been taken.
+        """
         carry: Carry | None = None
-        for window in self.windows(len(hiddens_FD)):
-            frames_FD = hiddens_FD[window.start : window.stop].to(self.device, self.condition.proj_weight.dtype)
+        for window, hiddens_FD in pieces:
+            frames_FD = hiddens_FD.to(self.device, self.condition.proj_weight.dtype)
             carry = carry.fit(window.latents) if carry else None
             condition_LC = take_over_condition(self.condition(frames_FD).float(), carry)
             shape = (1, self.transformer.config.in_channels, window.latents)

@@ -16,6 +16,7 @@ from safetensors import safe_open
 
 from music3_cli.checkpoint.inventory import Checkpoint, ComponentFiles
 from music3_cli.checkpoint.layout import AUDIO_CODE_OFFSET, AUDIO_END, LAST_TOKEN
+from music3_cli.models.acoustic import AcousticModels
 from music3_cli.models.condition import ConditionEncoder
 from music3_cli.models.talker import Talker
 from music3_cli.models.transformer import FlowTransformer
@@ -65,14 +66,22 @@ class TensorReader:
         return self._open[path]
 
 
-def _no_progress(_: int) -> None:
-    pass
+def no_progress(_: int) -> None:
+    """Tells nobody."""
 
 
 def load_talker(
-    checkpoint: Checkpoint, device: torch.device, dtype: torch.dtype, progress: Progress = _no_progress
+    checkpoint: Checkpoint,
+    device: torch.device,
+    dtype: torch.dtype,
+    progress: Progress = no_progress,
+    int8: bool = False,
 ) -> Talker:
-    """Backbone and depth decoder in `dtype` on `device`; text embeddings stay on the host."""
+    """Backbone and depth decoder in `dtype` on `device`; text embeddings stay on the host.
+
+    Args:
+        int8: the layers' matrices as int8 (models/quantized.py).
+    """
     architecture = checkpoint.architecture
     with torch.device("meta"):
         talker = Talker(architecture.backbone, architecture.depth)
@@ -114,7 +123,7 @@ def load_talker(
 
 
 def load_condition_encoder(
-    checkpoint: Checkpoint, device: torch.device, dtype: torch.dtype, progress: Progress = _no_progress
+    checkpoint: Checkpoint, device: torch.device, dtype: torch.dtype, progress: Progress = no_progress
 ) -> ConditionEncoder:
     """In the talker's dtype, whatever its stored one."""
     with torch.device("meta"):
@@ -128,9 +137,7 @@ def load_condition_encoder(
     return encoder
 
 
-def load_transformer(
-    checkpoint: Checkpoint, device: torch.device, progress: Progress = _no_progress
-) -> FlowTransformer:
+def load_transformer(checkpoint: Checkpoint, device: torch.device, progress: Progress = no_progress) -> FlowTransformer:
     """In float32."""
     with torch.device("meta"):
         transformer = FlowTransformer(checkpoint.architecture.transformer)
@@ -160,7 +167,7 @@ def load_transformer(
     return transformer
 
 
-def load_vocoder(checkpoint: Checkpoint, device: torch.device, progress: Progress = _no_progress) -> Vocoder:
+def load_vocoder(checkpoint: Checkpoint, device: torch.device, progress: Progress = no_progress) -> Vocoder:
     """In float32, weight norm folded."""
     with torch.device("meta"):
         vocoder = Vocoder(checkpoint.architecture.vocoder)
@@ -187,6 +194,17 @@ def load_vocoder(checkpoint: Checkpoint, device: torch.device, progress: Progres
         vocoder.alpha_out.copy_(read("snake_out.alpha"))
         fold(vocoder.conv_out, "conv_out")
     return vocoder
+
+
+def load_acoustic(
+    checkpoint: Checkpoint, device: torch.device, dtype: torch.dtype, progress: Progress = no_progress
+) -> AcousticModels:
+    """The three acoustic networks, the condition encoder in the talker's `dtype`."""
+    return AcousticModels(
+        load_condition_encoder(checkpoint, device, dtype, progress),
+        load_transformer(checkpoint, device, progress),
+        load_vocoder(checkpoint, device, progress),
+    )
 
 
 def folded_weight(g: torch.Tensor, v: torch.Tensor) -> torch.Tensor:

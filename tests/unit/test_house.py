@@ -14,7 +14,17 @@ from tests.conftest import EXAMPLES, ROOT
 PACKAGE = ROOT / "music3_cli"
 
 # A layer may import itself, anything to its right, and the shared modules.
-LAYERS = ["cli", "jobs", "pipeline", "talker acoustic audio", "randomness devices placement", "models", "kernels"]
+LAYERS = [
+    "cli",
+    "jobs",
+    "pipeline",
+    "stages",
+    "talker acoustic audio",
+    "randomness devices",
+    "placement",
+    "models",
+    "kernels",
+]
 SHARED = ["song", "checkpoint", "events", "errors", "files", ""]
 SHARED_MAY_USE = {
     "song": {"song", "errors", "files", ""},
