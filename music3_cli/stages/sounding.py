@@ -77,7 +77,7 @@ class Sounding:
         if self.done:
             return
         self._hiddens += taken
-        if whole:
+        if whole and self.song.frames:
             self._codes = _codes_of(self.song)  # before noise is drawn that waits for the song's end
         self._known = (self.song.frames, whole)
 
@@ -178,7 +178,7 @@ def _codes_of(song: TalkerSong) -> SongCodes:
     """A song's codes once the talker is done with it."""
     state = song.randomness.noise_state()
     return SongCodes(
-        np.array(song.codes, np.int16).reshape(len(song.codes), -1),
+        np.array(song.codes, np.int16),
         np.array(song.priming, np.int16),
         song.finish_reason,
         None if state is None else np.frombuffer(state, np.uint8),
