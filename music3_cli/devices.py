@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import torch
 
 from music3_cli.errors import DeviceError
+from music3_cli.kernels.settings import SharedSettings
 from music3_cli.placement import DeviceMemory, host_memory
 
 DTYPES = {"bf16": torch.bfloat16, "fp32": torch.float32}
@@ -100,16 +101,56 @@ def on_device(device: torch.device, own_stream: bool = False) -> Iterator[None]:
         yield
 
 
-@contextmanager
-def true_fp32() -> Iterator[None]:
-    """Inside, float32 products are float32: no TF32 in matrix products or convolutions, convolutions repeatable.
+def arithmetic(tf32: bool) -> AbstractContextManager[None]:
+    """Inside, float32 products and convolutions are TF32 (where the device has it) or true float32; convolutions are
+    repeatable, and half-precision products add up in float32.
 
-    The settings are the process's own before and after.
+    The settings are the process's, and its own again behind it. Threads that want the same share them; one that wants
+    others waits until nobody is inside.
     """
-    matmul = torch.backends.cuda.matmul.allow_tf32
-    torch.backends.cuda.matmul.allow_tf32 = False
+    return _ARITHMETIC.held(tf32, lambda: _set_arithmetic(tf32))
+
+
+_ARITHMETIC = SharedSettings()
+
+
+@contextmanager
+def _set_arithmetic(tf32: bool) -> Iterator[None]:
+    """`arithmetic` for the process as a whole, whichever of torch's two interfaces it was set with."""
+    matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
+    convolutions = cudnn.conv  # type: ignore[attr-defined]
+    # For products torch keeps a legacy value and a new one. They are set by the legacy interface, which sets both,
+    # because torch's compiler reads it, and which torch refuses to read where the two differ.
+    legacy = _legacy_precision()
+    before = [
+        (matmul, "fp32_precision", matmul.fp32_precision),
+        (matmul, "allow_fp16_reduced_precision_reduction", matmul.allow_fp16_reduced_precision_reduction),
+        (convolutions, "fp32_precision", convolutions.fp32_precision),
+        (cudnn, "deterministic", cudnn.deterministic),
+        (cudnn, "benchmark", cudnn.benchmark),
+    ]
     try:
-        with torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True, allow_tf32=False):
-            yield
+        matmul.allow_tf32 = tf32
+        matmul.allow_fp16_reduced_precision_reduction = False
+        convolutions.fp32_precision = "tf32" if tf32 else "ieee"
+        cudnn.deterministic, cudnn.benchmark = True, False
+        yield
     finally:
-        torch.backends.cuda.matmul.allow_tf32 = matmul
+        matmul.allow_tf32 = legacy != "highest"
+        if legacy == "medium":  # which the line above cannot give back
+            torch.set_float32_matmul_precision(legacy)
+        for owner, name, value in before:
+            setattr(owner, name, value)
+
+
+def _legacy_precision() -> str:
+    """`highest`, `high` or `medium`."""
+    try:
+        return torch.get_float32_matmul_precision()
+    except RuntimeError:  # it is not what the new interface says
+        return "highest" if torch.backends.cuda.matmul.fp32_precision == "tf32" else "high"
+
+
+def true_fp32() -> AbstractContextManager[None]:
+    """`arithmetic` without TF32."""
+    return arithmetic(tf32=False)

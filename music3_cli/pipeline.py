@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from itertools import islice
 
@@ -34,7 +34,7 @@ from music3_cli.models.talker import Talker
 from music3_cli.placement import Machine, Placement, RunLimits, decide, host_memory
 from music3_cli.randomness import ForcedRandomness, SongRandomness, song_randomness
 from music3_cli.song.request import SongRequest
-from music3_cli.stages.desk import Desk, Gate
+from music3_cli.stages.desk import Desk
 from music3_cli.stages.sounding import RenderJob, SongRendered
 from music3_cli.stages.threads import merged
 from music3_cli.stages.weights import T, Weights, give_back
@@ -81,7 +81,7 @@ class Pipeline:
         self.device_name = device_name(device)
         self._weights, self._wanted, self._memory_limit = talker_weights, placement, memory_limit
         # The arithmetic of float32 products is set for the whole process: a talker that has such products and an
-        # acoustic stage that may want TF32 take turns.
+        # acoustic stage that may want TF32 take turns. A talker in bf16 has none, whatever is set.
         self._overlap = overlap if overlap is not None else device.type == "cuda" and self.dtype != torch.float32
 
     def decide(self, limits: RunLimits) -> Placement:
@@ -130,7 +130,7 @@ class Pipeline:
             DeviceError: out of memory with the smallest placement.
         """
         source = _Source(jobs)
-        with true_fp32():
+        with nullcontext() if self._overlap else true_fp32():
             while True:
                 try:
                     yield from self._attempt(source)
@@ -192,7 +192,7 @@ class Pipeline:
         """All songs that are left, with the placement as it is."""
         limit = self.placement.group or self.placement.songs
         most = min(self.limits.songs, limit) + WAITING_SONGS
-        desk = Desk(self.checkpoint.architecture, self.acoustic_devices, most, Gate(self._arithmetic))
+        desk = Desk(self.checkpoint.architecture, self.acoustic_devices, most)
         run = (
             self._by_turns if self.placement.kind == "swap" else self._side_by_side if self._overlap else self._in_line
         )
@@ -289,9 +289,6 @@ class Pipeline:
         give_back(self.device)
         if moved:
             yield from self._load(smaller)
-
-    def _arithmetic(self, precision: str) -> AbstractContextManager[None]:
-        return true_fp32()
 
     def _song(self, request: SongRequest) -> TalkerSong:
         return TalkerSong(

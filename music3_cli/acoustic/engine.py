@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -11,13 +11,16 @@ from music3_cli.acoustic.flow import (
     GUIDANCE,
     Carry,
     end_on_carry,
-    euler_step,
+    guidance_rows,
+    guided_velocity,
     hold_overlap,
     next_carry,
     schedule,
     take_over_condition,
 )
+from music3_cli.acoustic.precision import Precision, precision_on, wider
 from music3_cli.acoustic.windows import Window, plan_windows
+from music3_cli.devices import true_fp32
 from music3_cli.models.condition import ConditionEncoder
 from music3_cli.models.transformer import FlowTransformer
 from music3_cli.models.vocoder import Vocoder
@@ -33,6 +36,14 @@ class Solved:
 
 
 @dataclass(frozen=True)
+class Redone:
+    """A window had values that are no numbers; it begins again, on the same noise, with the policy `precision`."""
+
+    window: Window
+    precision: str
+
+
+@dataclass(frozen=True)
 class Sound:
     """A window's kept span, [2, samples] float32 in [-1, 1] on the host; concatenated, the spans are the song."""
 
@@ -40,8 +51,23 @@ class Sound:
     samples_CS: torch.Tensor
 
 
+@dataclass(frozen=True)
+class Problem:
+    """What a window's solver starts from: noise and condition, [L, channels] each, and its predecessor's carry."""
+
+    window: Window
+    noise_LC: torch.Tensor
+    condition_LC: torch.Tensor
+    carry: Carry | None
+
+
 class AcousticEngine:
-    """The three acoustic networks on one device. Callers run it inside `devices.true_fp32`."""
+    """The three acoustic networks on one device. Songs of different policies can follow each other.
+
+    The transformer's matrices are in memory as they were loaded. The first song that wants float16 products of float32
+    matrices makes copies, which stay (half as much again); a transformer loaded with float16 matrices needs none, and
+    widens one block at a time where a window is solved again.
+    """
 
     def __init__(self, condition: ConditionEncoder, transformer: FlowTransformer, vocoder: Vocoder) -> None:
         self.condition, self.transformer, self.vocoder = condition, transformer, vocoder
@@ -50,13 +76,23 @@ class AcousticEngine:
     def windows(self, frames: int) -> list[Window]:
         return plan_windows(frames, self.condition.config)
 
+    def arithmetic(self, precision: str) -> str:
+        """What a policy is on this device."""
+        return precision_on(precision, self.device).arithmetic
+
     @torch.inference_mode()
     def run(
-        self, hiddens_FD: torch.Tensor, randomness: SongRandomness, steps: int, guidance: float = GUIDANCE
-    ) -> Iterator[Solved | Sound]:
-        """A song's sound from all its frame hiddens [F, 8 x H], in window order."""
+        self,
+        hiddens_FD: torch.Tensor,
+        randomness: SongRandomness,
+        steps: int,
+        guidance: float = GUIDANCE,
+        precision: str = "fp32",
+        shift: float = 1.0,
+    ) -> Iterator[Solved | Redone | Sound]:
+        """A song's sound from all its frame hiddens [F, 8 x H], in window order; see `run_windows`."""
         pieces = ((window, hiddens_FD[window.start : window.stop]) for window in self.windows(len(hiddens_FD)))
-        yield from self.run_windows(pieces, randomness, steps, guidance)
+        yield from self.run_windows(pieces, randomness, steps, guidance, precision, shift)
 
     @torch.inference_mode()
     def run_windows(
@@ -65,29 +101,75 @@ class AcousticEngine:
         randomness: SongRandomness,
         steps: int,
         guidance: float = GUIDANCE,
-    ) -> Generator[Solved | Sound]:
+        precision: str = "fp32",
+        shift: float = 1.0,
+    ) -> Generator[Solved | Redone | Sound]:
         """A song's sound from its windows in order, each with its frames' hiddens [frames, 8 x H] on any device. The
         next window is asked for when the sound of the last has been taken.
-        """
-        carry: Carry | None = None
-        for window, hiddens_FD in pieces:
-            frames_FD = hiddens_FD.to(self.device, self.condition.proj_weight.dtype)
-            carry = carry.fit(window.latents) if carry else None
-            condition_LC = take_over_condition(self.condition(frames_FD).float(), carry)
-            shape = (1, self.transformer.config.in_channels, window.latents)
-            noise_LC = randomness.noise(window.index, shape, self.device)[0].T.contiguous()
-            x_LC, times = noise_LC, schedule(steps)
-            for step in range(steps):
-                if carry:
-                    x_LC = hold_overlap(x_LC, noise_LC, carry, times[step])
-                x_LC = euler_step(self.transformer, x_LC, condition_LC, times[step], times[step + 1], guidance)
-                yield Solved(window, step + 1)
-            if carry:
-                x_LC = end_on_carry(x_LC, carry)
-            carry = next_carry(x_LC, condition_LC)
-            yield Sound(window, self._decode(x_LC, window))
 
-    def _decode(self, latents_LC: torch.Tensor, window: Window) -> torch.Tensor:
-        hop = self.condition.config.output_hop_length
-        sound_CS = self.vocoder(latents_LC.T)
-        return sound_CS[:, window.keep_start * hop : window.keep_stop * hop].clamp(-1, 1).cpu()
+        Args:
+            precision: `fp32`, `tf32` or `fp16`, see `acoustic/precision.py`.
+            shift: of the schedule.
+        """
+        asked, times, carry = precision_on(precision, self.device), schedule(steps, shift), None
+        tokens = self.tokens(times)
+        for window, hiddens_FD in pieces:
+            problem = self.problem(window, hiddens_FD, randomness, carry)
+            policy: Precision | None = asked
+            while policy:
+                latents_LC = yield from self.solve(problem, times, tokens, guidance, policy)
+                policy = wider(policy, self.device)
+                if policy is None or bool(latents_LC.isfinite().all()):
+                    break
+                yield Redone(window, policy.name)
+            carry = next_carry(latents_LC, problem.condition_LC)
+            yield Sound(window, self.decode(latents_LC, window, asked))
+
+    def tokens(self, times: Sequence[float]) -> list[torch.Tensor]:
+        """The token of each time but the last, each computed alone: it does not depend on the other times."""
+        with true_fp32():
+            return [self.transformer.time_token(time) for time in times[:-1]]
+
+    def problem(
+        self, window: Window, hiddens_FD: torch.Tensor, randomness: SongRandomness, carry: Carry | None
+    ) -> Problem:
+        """A window with its frames' hiddens [frames, 8 x H], and with the noise of its place in the song."""
+        frames_FD = hiddens_FD.to(self.device, self.condition.proj_weight.dtype)
+        carry = carry.fit(window.latents) if carry else None
+        with true_fp32():
+            condition_LC = take_over_condition(self.condition(frames_FD).float(), carry)
+        shape = (1, self.transformer.config.in_channels, window.latents)
+        return Problem(
+            window, randomness.noise(window.index, shape, self.device)[0].T.contiguous(), condition_LC, carry
+        )
+
+    def solve(
+        self,
+        problem: Problem,
+        times: Sequence[float],
+        tokens: Sequence[torch.Tensor],
+        guidance: float,
+        precision: Precision,
+    ) -> Generator[Solved, None, torch.Tensor]:
+        """A window's latents, [L, C].
+
+        Args:
+            times, tokens: a schedule, and the token of each time but the last.
+        """
+        x_LC, carry = problem.noise_LC, problem.carry
+        conditions_2LC = guidance_rows(problem.condition_LC)
+        for step, token_C in enumerate(tokens):
+            time, following = times[step], times[step + 1]
+            if carry:
+                x_LC = hold_overlap(x_LC, problem.noise_LC, carry, time)
+            with precision.policy():
+                velocity = guided_velocity(self.transformer, x_LC, token_C, conditions_2LC, guidance, precision.dtypes)
+            x_LC = x_LC + (following - time) * velocity
+            yield Solved(problem.window, step + 1)
+        return end_on_carry(x_LC, carry) if carry else x_LC
+
+    def decode(self, latents_LC: torch.Tensor, window: Window, precision: Precision) -> torch.Tensor:
+        """The kept span of a window's latents, as in `Sound`."""
+        with precision.policy():
+            sound_CS = self.vocoder.decode(latents_LC.T, window.keep_start, window.keep_stop)
+        return sound_CS.clamp(-1, 1).cpu()

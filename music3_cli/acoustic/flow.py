@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 
 from music3_cli.acoustic.windows import OVERLAP_LATENTS
-from music3_cli.models.transformer import FlowTransformer
+from music3_cli.models.transformer import BlockDtypes, FlowTransformer
 
 GUIDANCE = 1.7
 SIGMA_MIN = 1e-6
@@ -28,9 +28,11 @@ class Carry:
         return Carry(self.latents_OC[:latents], self.condition_OC[:latents])
 
 
-def schedule(steps: int) -> list[float]:
-    """Times 0 = t_0 < ... < t_steps = 1, evenly spaced; 0 is noise."""
-    return [i / steps for i in range(steps + 1)]
+def schedule(steps: int, shift: float = 1.0) -> list[float]:
+    """Times 0 = t_0 < ... < t_steps = 1; 0 is noise. Evenly spaced with shift 1; a greater one makes the first steps
+    smaller and the last ones larger (spec section 4; Esser et al. 2024, equation 23, in terms of 1 - t).
+    """
+    return [i / (steps + (shift - 1) * (steps - i)) for i in range(steps + 1)]
 
 
 def take_over_condition(condition_LC: torch.Tensor, carry: Carry | None) -> torch.Tensor:
@@ -47,21 +49,27 @@ def hold_overlap(x_LC: torch.Tensor, noise_LC: torch.Tensor, carry: Carry, time:
     return torch.cat((held_OC, x_LC[overlap:]))
 
 
-def euler_step(
+def guided_velocity(
     transformer: FlowTransformer,
     x_LC: torch.Tensor,
-    condition_LC: torch.Tensor,
-    time: float,
-    following: float,
-    guidance: float = GUIDANCE,
+    token_C: torch.Tensor,
+    conditions_2LC: torch.Tensor,
+    guidance: float,
+    dtypes: BlockDtypes,
 ) -> torch.Tensor:
-    """One step from `time` to `following` along the guided velocity; both guidance rows go in one forward, and the
-    unconditional row's condition is zero.
+    """The guided velocity, [L, C]; both guidance rows go in one forward.
+
+    Args:
+        token_C: the time's, see `FlowTransformer.time_token`.
+        conditions_2LC: see `guidance_rows`.
     """
-    rows = torch.stack((condition_LC, torch.zeros_like(condition_LC)))
-    now = torch.tensor(time, device=x_LC.device)
-    conditional_LC, unconditional_LC = transformer(x_LC.expand(2, -1, -1), now, rows)
-    return x_LC + (following - time) * (unconditional_LC + guidance * (conditional_LC - unconditional_LC))
+    conditional_LC, unconditional_LC = transformer(x_LC.expand(2, -1, -1), token_C, conditions_2LC, dtypes)
+    return unconditional_LC + guidance * (conditional_LC - unconditional_LC)
+
+
+def guidance_rows(condition_LC: torch.Tensor) -> torch.Tensor:
+    """[2, L, C]: the condition, and zeros for the unconditional row."""
+    return torch.stack((condition_LC, torch.zeros_like(condition_LC)))
 
 
 def end_on_carry(x_LC: torch.Tensor, carry: Carry) -> torch.Tensor:

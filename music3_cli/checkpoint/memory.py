@@ -94,7 +94,7 @@ def sizes(components: Components, architecture: Architecture, itemsize: int = 2,
 
 
 def int8_saving(architecture: Architecture, itemsize: int) -> int:
-    """What the talker's large products save as int8 with a float32 scale for every output (models/quantized.py)."""
+    """What the talker's large products save as int8 with a float32 scale for every output (kernels/quantized.py)."""
     b, d = architecture.backbone, architecture.depth
     backbone = _int8_saving(b.query_size + 2 * b.kv_size, b.hidden_size, itemsize)
     backbone += _int8_saving(b.hidden_size, b.query_size, itemsize)

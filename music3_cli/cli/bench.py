@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from music3_cli.cli import console
+from music3_cli.cli.bench_acoustic import acoustic
 
 app = typer.Typer(help="Measure how fast this machine is.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -15,6 +16,9 @@ app = typer.Typer(help="Measure how fast this machine is.", no_args_is_help=True
 @app.callback()
 def _root() -> None:
     pass
+
+
+app.command()(acoustic)
 
 
 @app.command()

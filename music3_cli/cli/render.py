@@ -42,6 +42,13 @@ def render(
         Text, typer.Option(help="Ceiling (not a target), such as 210 or 3:30. [default: the model's limit; demo: 12 s]")
     ] = None,
     steps: Annotated[Text, typer.Option(help="Euler steps a window. [default: 30]")] = None,
+    shift: Annotated[
+        Text, typer.Option(help="Of the steps' times: above 1 the first steps are smaller. [default: 1]")
+    ] = None,
+    fast: Annotated[
+        bool | None,
+        typer.Option("--fast/--no-fast", help="16 steps, shift 2, fp16, where not given; see docs/numerics.md."),
+    ] = None,
     guidance: Annotated[Text, typer.Option(help="Guidance of the acoustic stage. [default: 1.7]")] = None,
     noise_seed: Annotated[
         Text, typer.Option(help="Another seed for the acoustic stage alone. [default: --seed]")
@@ -58,7 +65,7 @@ def render(
     ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
     no_cuda_graph: Annotated[bool, typer.Option("--no-cuda-graph", help="Run the talker's step eagerly.")] = False,
-    precision: Annotated[Text, typer.Option(help="Acoustic stage: fp32. [default: fp32]")] = None,
+    precision: Annotated[Text, typer.Option(help="Acoustic stage: fp32, tf32 or fp16. [default: tf32]")] = None,
     talker_dtype: Annotated[Text, typer.Option(help="bf16 or fp32. [default: bf16 on a GPU, fp32 on a CPU]")] = None,
     seed_scheme: Annotated[
         Text, typer.Option(help="Random numbers as the official server (server) or as diffusers. [default: server]")
@@ -125,6 +132,8 @@ def render(
         "takes": takes,
         "max_duration": max_duration,
         "steps": steps,
+        "shift": shift,
+        "fast": fast,
         "title": title,
         "artist": artist,
         "precision": precision,

@@ -17,7 +17,7 @@ from music3_cli.song.text import SourceText
 
 FIXED = ("caption", "preset", "seed", "takes", "max_duration", "seed_scheme")
 """Settings that the codes were drawn with."""
-RECORDED = ("caption", "seed", "seed_scheme", "noise_seed", "steps", "guidance", "precision", "talker_dtype")
+RECORDED = ("caption", "seed", "seed_scheme", "noise_seed", "steps", "shift", "guidance", "precision", "talker_dtype")
 NAMES = ("title", "artist", "album", "track")
 
 

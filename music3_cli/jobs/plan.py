@@ -322,6 +322,7 @@ def _request(song: Song, prompt: Prompt, delivery: Delivery, seed: int, take: in
         take=take,
         max_frames=max_frames,
         steps=song.value("steps"),
+        shift=song.value("shift"),
         guidance=song.value("guidance"),
         seed_scheme=song.value("seed_scheme"),
         precision=song.value("precision"),
@@ -329,6 +330,7 @@ def _request(song: Song, prompt: Prompt, delivery: Delivery, seed: int, take: in
         delivery=delivery,
         codes=song.codes,
         exact=song.exact,
+        fast=song.value("fast"),
     )
 
 

@@ -154,6 +154,12 @@ def _record(rendered: SongRendered, pipeline: Pipeline) -> dict[str, Any]:
             "seams": list(rendered.seams),
         },
         "levels": audio.to_json(),
+        "acoustic": {
+            "arithmetic": rendered.arithmetic,
+            "fast": request.fast,
+            "windows": len(rendered.seams) + 1,
+            "windows_redone": dict(rendered.redone),
+        },
         "checks": audio.faults.to_json(),
         "warnings": _warnings(rendered, pipeline.checkpoint.is_demo),
         "timings": {"talker": round(rendered.talker_seconds, 3), "acoustic": round(rendered.acoustic_seconds, 3)},
@@ -163,7 +169,13 @@ def _record(rendered: SongRendered, pipeline: Pipeline) -> dict[str, Any]:
 
 
 def _warnings(rendered: SongRendered, is_demo: bool) -> list[str]:
+    windows = len(rendered.seams) + 1
+    about = [
+        f"{count} of {windows} windows had values too large for the precision and were solved again with {precision}"
+        for precision, count in rendered.redone.items()
+    ]
+    about += rendered.audio.warnings()
     if is_demo:  # whose songs never end by themselves
-        return ["a demo checkpoint makes noise, not music", *rendered.audio.warnings()]
+        return ["a demo checkpoint makes noise, not music", *about]
     ending = ending_warnings(rendered.codes.finish_reason, rendered.audio.faults.seconds, rendered.job.request.lyrics)
-    return [*ending, *rendered.audio.warnings()]
+    return [*ending, *about]

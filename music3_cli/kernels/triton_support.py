@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
@@ -23,9 +25,23 @@ def jit(function: Any) -> Any:
     return function if triton is None else triton.jit(function)
 
 
+_twins_wanted = False
+
+
+@contextmanager
+def twins_only() -> Iterator[None]:
+    """Inside, no kernel is used, in any thread: for benchmarks and tests that compare kernels with their twins."""
+    global _twins_wanted
+    before, _twins_wanted = _twins_wanted, True
+    try:
+        yield
+    finally:
+        _twins_wanted = before
+
+
 def use_kernel(x: torch.Tensor) -> bool:
     """Whether a kernel can work on `x`: on CUDA where Triton works, or anywhere under Triton's interpreter (tests)."""
-    return INTERPRETED or (x.is_cuda and kernels_work())
+    return not _twins_wanted and (INTERPRETED or (x.is_cuda and kernels_work()))
 
 
 @cache

@@ -4,17 +4,37 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from torch import nn
 
 from music3_cli.checkpoint.layout import TransformerConfig
-from music3_cli.kernels.rotary import rotary_tables, rotate
+from music3_cli.kernels.gate import gate
+from music3_cli.kernels.layer_norm import Affine, add_bias, add_layer_norm, layer_norm
+from music3_cli.kernels.rotary import rotary_tables
+from music3_cli.kernels.split_heads import Tables, split_heads
 from music3_cli.models.backbone import weight
 
 ROTARY_THETA = 10000.0
 NORM_EPS = 1e-5
+
+MOST_TABLES = 8
+"""Lengths whose rotary tables are kept; windows have two lengths, and a song's last one its own."""
+
+Matrices = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]
+"""A block's matrices: qkv, out, ff_in, ff_out."""
+
+
+@dataclass(frozen=True)
+class BlockDtypes:
+    """Dtypes of the blocks' products and of their attention. All else is float32: the residual stream, norms, biases,
+    rotary phases, and the products before and behind the blocks.
+    """
+
+    product: torch.dtype = torch.float32
+    attention: torch.dtype = torch.float32
 
 
 class TransformerBlock(nn.Module):
@@ -23,27 +43,60 @@ class TransformerBlock(nn.Module):
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
         inner = config.inner_dim
-        self.head_dim, self.rotary_dim = config.attention_head_dim, config.rotary_dim
+        self.head_dim = config.attention_head_dim
         self.norm1_weight, self.norm1_bias = weight(inner), weight(inner)
         self.norm2_weight, self.norm2_bias = weight(inner), weight(inner)
         self.qkv = weight(3 * inner, inner)
         self.out = weight(inner, inner)
         self.ff_in, self.ff_in_bias = weight(2 * config.ff_inner_dim, inner), weight(2 * config.ff_inner_dim)
         self.ff_out, self.ff_out_bias = weight(inner, config.ff_inner_dim), weight(inner)
+        self._narrow: Matrices | None = None
 
-    def forward(self, x_BTC: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
-        inner = x_BTC.shape[-1:]
-        qkv = F.linear(F.layer_norm(x_BTC, inner, self.norm1_weight, self.norm1_bias, NORM_EPS), self.qkv)
-        q, k, v = (part.unflatten(-1, (-1, self.head_dim)).transpose(1, 2) for part in qkv.chunk(3, -1))
-        attended = F.scaled_dot_product_attention(self._rotate(q, cos, sin), self._rotate(k, cos, sin), v)
-        x_BTC = x_BTC + F.linear(attended.transpose(1, 2).flatten(2), self.out)
-        normed = F.layer_norm(x_BTC, inner, self.norm2_weight, self.norm2_bias, NORM_EPS)
-        value, gate = F.linear(normed, self.ff_in, self.ff_in_bias).chunk(2, -1)
-        return x_BTC + F.linear(value * F.silu(gate), self.ff_out, self.ff_out_bias)
+    @property
+    def norm1(self) -> Affine:
+        return self.norm1_weight, self.norm1_bias
 
-    def _rotate(self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
-        rotated, rest = x.split((self.rotary_dim, x.shape[-1] - self.rotary_dim), -1)
-        return torch.cat((rotate(rotated, cos, sin), rest), -1)
+    def matrices(self, dtype: torch.dtype) -> Matrices:
+        """The block's matrices in `dtype`. A narrower copy than the stored one is kept; a wider one is not."""
+        stored = self.qkv, self.out, self.ff_in, self.ff_out
+        if dtype == self.qkv.dtype:
+            return stored
+        if dtype.itemsize > self.qkv.dtype.itemsize:
+            return tuple(matrix.to(dtype) for matrix in stored)  # type: ignore[return-value]
+        if self._narrow is None or self._narrow[0].dtype != dtype:
+            self._narrow = tuple(matrix.to(dtype) for matrix in stored)  # type: ignore[assignment]
+        assert self._narrow is not None
+        return self._narrow
+
+    def forward(
+        self,
+        x_BTC: torch.Tensor,
+        normed_BTC: torch.Tensor,
+        tables: Tables,
+        matrices: Matrices,
+        attention: torch.dtype,
+        following: Affine | None,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """One block.
+
+        Args:
+            x_BTC: the residual stream.
+            normed_BTC: its first norm, in the products' dtype.
+            following: the next block's first norm, which is computed with this block's last sum.
+
+        Returns:
+            the residual stream, and its next norm (itself behind the last block).
+        """
+        qkv, out, ff_in, ff_out = matrices
+        heads = split_heads(F.linear(normed_BTC, qkv), tables, self.head_dim, attention)
+        attended = F.scaled_dot_product_attention(*heads).transpose(1, 2).flatten(2).to(normed_BTC.dtype)
+        norm2 = self.norm2_weight, self.norm2_bias
+        x_BTC, normed_BTC = add_layer_norm(x_BTC, F.linear(attended, out), None, norm2, NORM_EPS, normed_BTC.dtype)
+        product = F.linear(gate(F.linear(normed_BTC, ff_in), self.ff_in_bias), ff_out)
+        if following is None:
+            x_BTC = x_BTC + add_bias(product.to(x_BTC.dtype), self.ff_out_bias)
+            return x_BTC, x_BTC
+        return add_layer_norm(x_BTC, product, self.ff_out_bias, following, NORM_EPS, normed_BTC.dtype)
 
 
 class FlowTransformer(nn.Module):
@@ -61,13 +114,20 @@ class FlowTransformer(nn.Module):
         )
         self.proj_out = weight(channels, inner)
         self.postprocess = weight(channels, channels)
+        self._tables: dict[int, Tables] = {}
 
-    def forward(self, latents_BLC: torch.Tensor, time: torch.Tensor, condition_BLC: torch.Tensor) -> torch.Tensor:
+    def forward(
+        self,
+        latents_BLC: torch.Tensor,
+        token_C: torch.Tensor,
+        condition_BLC: torch.Tensor,
+        dtypes: BlockDtypes = BlockDtypes(),  # noqa: B008  frozen
+    ) -> torch.Tensor:
         """Velocity.
 
         Args:
             latents_BLC: noisy latents, channels last.
-            time: scalar in [0, 1], 0 is noise.
+            token_C: the time's token, see `time_token`.
             condition_BLC: zeros for the unconditional row.
 
         Returns:
@@ -76,15 +136,31 @@ class FlowTransformer(nn.Module):
         x = torch.cat((latents_BLC, torch.zeros_like(latents_BLC), condition_BLC), -1)
         x = F.linear(F.linear(x, self.preprocess) + x, self.proj_in)
         # The time is one more token in front, dropped behind the blocks.
-        token = self._time_token(time).expand(len(x), 1, -1)
-        x = torch.cat((token, x), 1)
-        cos, sin = rotary_tables(torch.arange(x.shape[1], device=x.device), self.config.rotary_dim, ROTARY_THETA)
-        for block in self.blocks:
-            x = block(x, cos, sin)
+        x = torch.cat((token_C.expand(len(x), 1, -1), x), 1)
+        tables = self._tables_of(x.shape[1], x.device)
+        normed = layer_norm(x, self.blocks[0].norm1, NORM_EPS, dtypes.product)
+        following = [*(block.norm1 for block in self.blocks[1:]), None]
+        for block, norm in zip(self.blocks, following, strict=True):
+            x, normed = block(x, normed, tables, block.matrices(dtypes.product), dtypes.attention, norm)
         velocity = F.linear(x[:, 1:], self.proj_out)
         return F.linear(velocity, self.postprocess) + velocity
 
-    def _time_token(self, time: torch.Tensor) -> torch.Tensor:
-        phase = 2 * math.pi * time * self.time_proj
+    def hold_matrices_in(self, dtype: torch.dtype) -> None:
+        """Store the blocks' matrices in `dtype`; see `TransformerBlock.matrices` for what it costs to use others."""
+        for block in self.blocks:
+            for matrix in (block.qkv, block.out, block.ff_in, block.ff_out):
+                matrix.data = matrix.data.to(dtype)
+
+    def time_token(self, time: float) -> torch.Tensor:
+        """[C], the token of a time in [0, 1]; 0 is noise."""
+        phase = 2 * math.pi * torch.tensor(time, device=self.time_proj.device) * self.time_proj
         features = torch.cat((phase.cos(), phase.sin()))
         return F.linear(F.silu(F.linear(features, self.time1, self.time1_bias)), self.time2, self.time2_bias)
+
+    def _tables_of(self, positions: int, device: torch.device) -> Tables:
+        if positions not in self._tables:
+            if len(self._tables) == MOST_TABLES:
+                del self._tables[next(iter(self._tables))]
+            every = torch.arange(positions, device=device)
+            self._tables[positions] = rotary_tables(every, self.config.rotary_dim, ROTARY_THETA)
+        return self._tables[positions]

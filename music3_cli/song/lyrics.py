@@ -16,7 +16,18 @@ import yaml
 from music3_cli.song.place import Place, scalar_place
 from music3_cli.song.text import SourceFault, SourceText
 
-FRONT_MATTER_FIELDS = ("title", "artist", "caption", "preset", "seed", "max_duration")
+FRONT_MATTER_FIELDS = (
+    "title",
+    "artist",
+    "caption",
+    "preset",
+    "seed",
+    "max_duration",
+    "steps",
+    "shift",
+    "precision",
+    "fast",
+)
 
 _FENCE = re.compile(r"---[ \t]*\n")
 LEADING_TAGS = re.compile(r"[ \t]*((?:\[[^\]]+\][ \t]*)+)")

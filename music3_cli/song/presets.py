@@ -17,7 +17,7 @@ from music3_cli.song.place import Place, scalar_place, text_place
 from music3_cli.song.text import SourceFault, SourceText, read_text
 
 FIELDS = ("description", "vocal", "placeholders", "caption", "settings")
-SETTING_FIELDS = ("steps", "max_duration")
+SETTING_FIELDS = ("steps", "shift", "precision", "fast", "max_duration")
 VOCALS = ("female", "male", "duet", "choir", "instrumental")
 
 DEFAULT_PRESET = "default"

@@ -32,7 +32,9 @@ class SongRequest:
         take: counted from 1.
         max_frames: the ceiling.
         steps: Euler steps a window.
-        guidance: the acoustic stage's.
+        shift: of the schedule.
+        fast: `fast` was asked for; steps, shift and precision say what came of it.
+        guidance, precision: the acoustic stage's.
         talker_dtype: `bf16` or `fp32`, resolved for the device.
         delivery: what the file is.
         codes: known codes, which the talker then need not draw.
@@ -53,6 +55,7 @@ class SongRequest:
     take: int
     max_frames: int
     steps: int
+    shift: float
     guidance: float
     seed_scheme: str
     precision: str
@@ -60,6 +63,7 @@ class SongRequest:
     delivery: Delivery
     codes: SongCodes | None = field(default=None, compare=False)
     exact: bool = False
+    fast: bool = field(default=False, compare=False)
     words_flags: tuple[str, ...] = field(default=(), compare=False)
 
     def model_settings(self) -> dict[str, object]:
@@ -72,6 +76,7 @@ class SongRequest:
             "seed_scheme": self.seed_scheme,
             "max_frames": self.max_frames,
             "steps": self.steps,
+            "shift": self.shift,
             "guidance": self.guidance,
             "precision": self.precision,
             "talker_dtype": self.talker_dtype,

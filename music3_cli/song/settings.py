@@ -163,6 +163,9 @@ def _caption(value: object) -> str:
     return str(value)
 
 
+PRECISIONS = ("fp32", "tf32", "fp16")
+"""Of the acoustic stage; what each means on a device is `acoustic/precision.py`'s business."""
+
 SETTINGS: Mapping[str, Setting] = {
     setting.name: setting
     for setting in (
@@ -173,8 +176,10 @@ SETTINGS: Mapping[str, Setting] = {
         Setting("takes", lambda value: _whole(value, 1, 1000, ""), 1),
         Setting("max_duration", parse_duration, None),
         Setting("steps", lambda value: _whole(value, 1, 1000, " (30 is the model's own)"), 30),
+        Setting("shift", lambda value: _number(value, 0.1, 20, " (1 is the model's own)"), 1.0),
+        Setting("fast", _on_off, False),
         Setting("seed_scheme", one_of("server", "diffusers"), "server"),
-        Setting("precision", one_of("fp32"), "fp32"),
+        Setting("precision", one_of(*PRECISIONS), "tf32"),
         Setting("talker_dtype", one_of("auto", "bf16", "fp32"), "auto"),
         Setting("album", _text, ""),
         Setting("track", parse_track, ""),
@@ -190,13 +195,21 @@ SETTINGS: Mapping[str, Setting] = {
 }
 
 
+FAST: Mapping[str, object] = {"steps": 16, "shift": 2.0, "precision": "fp16"}
+"""What the setting `fast` stands for."""
+
+
 def resolve(layers: Sequence[Layer]) -> dict[str, Sourced[Any]]:
     """Every setting with the value of the strongest layer (the first) that has it.
+
+    Where the setting `fast` is on, its source also gives the values of `FAST`: they are weaker than the same source's
+    own values, and stronger than any weaker source's.
 
     Raises:
         UsageError, InputError: a value that the setting does not take, with its source and what was expected.
     """
     resolved: dict[str, Sourced[Any]] = {}
+    layers = _with_fast(layers)
     for name, setting in SETTINGS.items():
         resolved[name] = Sourced(setting.default, "built-in")
         for layer in layers:
@@ -210,6 +223,19 @@ def resolve(layers: Sequence[Layer]) -> dict[str, Sourced[Any]]:
                 raise kind(f"{where}: {name.replace('_', ' ')} {_shown(raw)}: {error}") from None
             break
     return resolved
+
+
+def _with_fast(layers: Sequence[Layer]) -> list[Layer]:
+    """The layers with one more behind the strongest that has `fast`, if it is on there."""
+    for index, layer in enumerate(layers):
+        if (raw := layer.values.get("fast")) is not None:
+            try:
+                wanted = _on_off(raw)
+            except ValueError:
+                break  # `resolve` says what is wrong
+            fast = Layer(FAST, dict.fromkeys(FAST, layer.where["fast"]))
+            return [*layers[: index + 1], *([fast] if wanted else []), *layers[index + 1 :]]
+    return list(layers)
 
 
 def _shown(raw: object) -> str:

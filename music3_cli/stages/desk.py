@@ -7,8 +7,7 @@ at a time. Both sides may be threads or take turns in one.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator, Sequence
 
 import torch
 
@@ -20,38 +19,6 @@ from music3_cli.stages.sounding import RenderJob, Sounding
 from music3_cli.talker.song import TalkerSong
 
 
-class Gate:
-    """The arithmetic of float32 products is the process's, not a thread's: work of one kind runs side by side, work of
-    another waits until it is over.
-
-    Args:
-        arithmetic: from a precision's name to the settings to be in.
-    """
-
-    def __init__(self, arithmetic: Callable[[str], AbstractContextManager[None]]) -> None:
-        self._arithmetic = arithmetic
-        self._changed = threading.Condition()
-        self._precision, self._users = "", 0
-        self._settings: AbstractContextManager[None] | None = None
-
-    @contextmanager
-    def __call__(self, precision: str) -> Iterator[None]:
-        with self._changed:
-            self._changed.wait_for(lambda: not self._users or self._precision == precision)
-            if not self._users:
-                self._settings = self._arithmetic(precision)
-                self._settings.__enter__()
-            self._precision, self._users = precision, self._users + 1
-        try:
-            yield
-        finally:
-            with self._changed:
-                self._users -= 1
-                if not self._users and self._settings is not None:
-                    self._settings.__exit__(None, None, None)
-                    self._changed.notify_all()
-
-
 class Desk:
     """Songs that the talker has begun and that are no files yet.
 
@@ -60,8 +27,8 @@ class Desk:
         most: songs that may be here at once, so that the talker does not run ahead of the memory for its frames.
     """
 
-    def __init__(self, architecture: Architecture, devices: Sequence[torch.device], most: int, gate: Gate) -> None:
-        self.architecture, self.devices, self.most, self.gate = architecture, tuple(devices), most, gate
+    def __init__(self, architecture: Architecture, devices: Sequence[torch.device], most: int) -> None:
+        self.architecture, self.devices, self.most = architecture, tuple(devices), most
         self._news = threading.Condition()
         self._songs: list[list[Sounding]] = [[] for _ in devices]
         self._rendered: dict[str, Sounding] = {}
@@ -138,7 +105,7 @@ class Desk:
         return next((sounding for sounding in self._songs[place] if sounding.ready), None)
 
     def _advance(self, place: int, sounding: Sounding, engine: AcousticEngine) -> Iterator[Event]:
-        with on_device(self.devices[place]), self.gate(sounding.job.request.precision):
+        with on_device(self.devices[place]):
             for event in sounding.advance(engine):
                 if sounding.done:
                     self._leave(place, sounding)

@@ -5,14 +5,15 @@ writes it.
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Iterator
+from collections import Counter
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
 
-from music3_cli.acoustic.engine import AcousticEngine, Solved, Sound
+from music3_cli.acoustic.engine import AcousticEngine, Redone, Solved, Sound
 from music3_cli.acoustic.windows import HOP_FRAMES, Window, count_windows, window_at
 from music3_cli.audio.tags import Tags
 from music3_cli.audio.writer import AudioWriter, WrittenAudio
@@ -40,6 +41,8 @@ class SongRendered(Event):
 
     Attributes:
         seams: where windows join, in seconds.
+        arithmetic: the acoustic stage's on this device.
+        redone: windows that were solved again, by the precision with which.
     """
 
     job: RenderJob
@@ -47,6 +50,8 @@ class SongRendered(Event):
     audio: WrittenAudio
     codes: SongCodes
     seams: tuple[float, ...]
+    arithmetic: str
+    redone: Mapping[str, int]
     talker_seconds: float
     acoustic_seconds: float
 
@@ -66,10 +71,11 @@ class Sounding:
         self._known = (0, False)
         self._first, self._hiddens = 0, list[Hiddens]()
         self._codes: SongCodes | None = None
-        self._parts: Generator[Solved | Sound] | None = None
+        self._parts: Generator[Solved | Redone | Sound] | None = None
         self._writer: AudioWriter | None = None
         self._next, self._samples, self._seconds = 0, 0, 0.0
         self._seams: list[float] = []
+        self._redone: Counter[str] = Counter()
 
     def take(self) -> None:
         """The song's news: hiddens that its slot gave away, and whether it is whole."""
@@ -126,16 +132,21 @@ class Sounding:
         if self._parts is None or self._writer is None:
             yield AcousticStarted(song.id, windows, steps)
             self._writer = AudioWriter(self.job.path, self._rate, request.delivery, lambda: dither_words(request.seed))
-            self._parts = engine.run_windows(self._pieces(engine.device), song.randomness, steps, request.guidance)
+            self._parts = engine.run_windows(
+                self._pieces(engine.device), song.randomness, steps, request.guidance, request.precision, request.shift
+            )
         for part in self._parts:
             if isinstance(part, Sound):
                 self._write(part, self._writer)
                 break
-            yield AcousticProgress(song.id, part.window.index, windows, part.steps, steps)
+            if isinstance(part, Redone):
+                self._redone[part.precision] += 1
+            else:
+                yield AcousticProgress(song.id, part.window.index, windows, part.steps, steps)
         self._seconds += time.perf_counter() - started
         frames, whole = self._known
         if whole and self._next == count_windows(frames):
-            yield self._finish(self._writer)
+            yield self._finish(self._writer, engine.arithmetic(request.precision))
 
     def _pieces(self, device: torch.device) -> Iterator[tuple[Window, torch.Tensor]]:
         """Windows and their frames' hiddens. Only asked for the next one while `ready`."""
@@ -164,14 +175,23 @@ class Sounding:
         while self._hiddens and self._first + len(self._hiddens[0].frames_FCH) <= self._next * HOP_FRAMES:
             self._first += len(self._hiddens.pop(0).frames_FCH)
 
-    def _finish(self, writer: AudioWriter) -> SongRendered:
+    def _finish(self, writer: AudioWriter, arithmetic: str) -> SongRendered:
         started = time.perf_counter()
         audio = writer.finish(self.job.tags)
         self.done = True
         self._seconds += time.perf_counter() - started
         assert self._codes is not None
-        seams = tuple(self._seams[:-1])
-        return SongRendered(self.job, writer, audio, self._codes, seams, self.song.seconds, self._seconds)
+        return SongRendered(
+            self.job,
+            writer,
+            audio,
+            self._codes,
+            tuple(self._seams[:-1]),
+            arithmetic,
+            dict(self._redone),
+            self.song.seconds,
+            self._seconds,
+        )
 
 
 def _codes_of(song: TalkerSong) -> SongCodes:

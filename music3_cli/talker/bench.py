@@ -14,6 +14,7 @@ from music3_cli.talker.draws import ServerDraws
 from music3_cli.talker.graphs import StepGraphs, try_capture
 from music3_cli.talker.state import Slots
 from music3_cli.talker.step import frame_step
+from music3_cli.timing import seconds_of, wait
 
 WARM_UP, REPEATS = 5, 40
 
@@ -45,7 +46,7 @@ class TalkerTiming:
 def read_bandwidth(device: torch.device) -> float:
     """Bytes a second that the device reads from its memory, over 4 GiB."""
     block = torch.empty(2**31, dtype=torch.bfloat16, device=device).normal_()
-    return block.nbytes / _seconds(lambda: block.sum(), device, 10)
+    return block.nbytes / seconds_of(lambda: block.sum(), device, 10)
 
 
 def measure(
@@ -63,7 +64,7 @@ def measure(
 
     started = time.perf_counter()
     graphs = try_capture(step, slots) if cuda_graph and device.type == "cuda" else "not wanted"
-    _wait(device)
+    wait(device)
     captured = time.perf_counter() - started if isinstance(graphs, StepGraphs) else 0.0
 
     def run() -> None:
@@ -76,7 +77,7 @@ def measure(
             slots.admit(slot, hidden_RH, max(0, context - frames), frames + 1, slot)
         for _ in range(WARM_UP):
             run()
-        seconds = _seconds(run, device, REPEATS)
+        seconds = seconds_of(run, device, REPEATS)
         read = _bytes_a_frame(talker) + 2 * songs * context * _kv_bytes(talker)
         yield TalkerTiming(
             songs,
@@ -103,25 +104,10 @@ def _kv_bytes(talker: Talker) -> int:
     return 2 * config.num_hidden_layers * config.kv_size * talker.head.element_size()
 
 
-def _seconds(run: Callable[[], object], device: torch.device, repeats: int) -> float:
-    run()
-    _wait(device)
-    started = time.perf_counter()
-    for _ in range(repeats):
-        run()
-    _wait(device)
-    return (time.perf_counter() - started) / repeats
-
-
 def _kernels(run: Callable[[], object], device: torch.device) -> int:
     if device.type != "cuda":
         return 0
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
         run()
-        _wait(device)
+        wait(device)
     return sum(event.count for event in profile.key_averages())
-
-
-def _wait(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)

@@ -3,31 +3,16 @@
 from __future__ import annotations
 
 import json
-import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from music3_cli.checkpoint.headers import read_header
 from music3_cli.checkpoint.layout import AUDIO_CODE_OFFSET, AUDIO_END
 from tests.conftest import EXAMPLES, Music3
+from tests.support.edited import edited_copy
 
 QUICK = ("--steps", "2", "--max-duration", "0.4", "-o", "out/")
-
-
-def edited_copy(demo_root: Path, file: str, tensor: str, edit: Callable[[np.ndarray], None]) -> Path:
-    """A copy of the demo checkpoint with one tensor changed; its values come as uint16 (bf16) or float32."""
-    copy = Path("checkpoint")
-    shutil.copytree(demo_root, copy)
-    header = read_header(copy / file)
-    entry = header.tensors[tensor]
-    dtype = np.dtype("<u2" if entry.dtype == "BF16" else "<f4")
-    data = np.memmap(copy / file, dtype, "r+", 8 + header.header_bytes + entry.start, entry.shape)
-    edit(data)
-    data.flush()
-    return copy
 
 
 def shard_of(demo_root: Path, tensor: str) -> str:

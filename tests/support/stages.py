@@ -42,10 +42,16 @@ class Stages:
             for _ in self.talker.run(sorted(songs, key=lambda song: -song.max_frames), most_slots):
                 pass
 
-    def sound(self, hiddens_FD: torch.Tensor, randomness: SongRandomness, steps: int) -> torch.Tensor:
+    def sound(
+        self,
+        hiddens_FD: torch.Tensor,
+        randomness: SongRandomness,
+        steps: int,
+        precision: str = "fp32",
+        shift: float = 1.0,
+    ) -> torch.Tensor:
         """[2, samples]."""
-        with true_fp32():
-            parts = list(self.acoustic.run(hiddens_FD, randomness, steps))
+        parts = list(self.acoustic.run(hiddens_FD, randomness, steps, precision=precision, shift=shift))
         return torch.cat([part.samples_CS for part in parts if isinstance(part, Sound)], 1)
 
 

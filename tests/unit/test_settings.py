@@ -52,6 +52,43 @@ def test_seeds_out_of_range(raw: object) -> None:
         parse_seed(raw)
 
 
+@pytest.mark.parametrize(
+    ("flags", "front", "preset", "expected"),
+    [
+        ({}, {}, {}, (30, 1.0, "tf32")),
+        ({"fast": True}, {}, {}, (16, 2.0, "fp16")),
+        ({"fast": True, "steps": "20"}, {}, {}, (20, 2.0, "fp16")),
+        ({"fast": True, "precision": "fp32", "shift": "1"}, {}, {}, (16, 1.0, "fp32")),
+        ({"fast": True}, {"steps": 40}, {"shift": 3}, (16, 2.0, "fp16")),
+        ({"steps": "40"}, {"fast": "true"}, {"shift": 3}, (40, 2.0, "fp16")),
+        ({}, {"steps": 40}, {"fast": True, "precision": "tf32"}, (40, 2.0, "tf32")),
+        ({"fast": False}, {"fast": True}, {}, (30, 1.0, "tf32")),
+        ({}, {"fast": "false", "shift": 2}, {"fast": True}, (30, 2.0, "tf32")),
+    ],
+)
+def test_fast_stands_for_three_settings_of_its_source(flags: dict, front: dict, preset: dict, expected: tuple) -> None:
+    layers = [
+        Layer(values, dict.fromkeys(values, where))
+        for values, where in ((flags, "flag"), (front, "a.txt"), (preset, "preset"))
+    ]
+    settings = resolve(layers)
+    assert tuple(settings[name].value for name in ("steps", "shift", "precision")) == expected
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"precision": "bf16"}, "fp32, tf32, fp16"),
+        ({"shift": "0"}, "0.1 to 20"),
+        ({"shift": "nan"}, "0.1 to 20"),
+        ({"fast": "yes"}, "true or false"),
+    ],
+)
+def test_acoustic_settings_out_of_range(values: dict, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        resolve([Layer(values, dict.fromkeys(values, "a.txt:2"))])
+
+
 def test_the_strongest_source_wins_and_is_remembered() -> None:
     layers = [
         Layer({"seed": "3", "steps": None}, {"seed": "--seed", "steps": "--steps"}, is_flags=True),

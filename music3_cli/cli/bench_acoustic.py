@@ -1,0 +1,123 @@
+"""`music3 bench acoustic`: the acoustic stage's time, its share of the machine's own rate, its policies' errors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from music3_cli.cli import console
+
+if TYPE_CHECKING:
+    from music3_cli.acoustic.bench import PolicyError, ProductTiming, StepTiming, VocoderTiming
+
+
+def acoustic(
+    checkpoint: Annotated[str | None, typer.Option(help="Folder, demo, or REPO[@REV] in the hub's cache.")] = None,
+    precision: Annotated[str, typer.Option(help="Policies, separated by commas.")] = "fp32,tf32,fp16",
+    steps: Annotated[int, typer.Option(min=1, max=1000, help="Euler steps a window.")] = 30,
+    seeds: Annotated[int, typer.Option(min=0, max=100, help="Windows that every policy's error is measured on.")] = 3,
+    variants: Annotated[
+        bool, typer.Option("--variants", help="Also without kernels, and on a GPU compiled by torch.")
+    ] = False,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+    as_json: Annotated[bool, typer.Option("--json", help="A JSON document instead of text.")] = False,
+) -> None:
+    """Time the acoustic stage: the transformer's step and a window of 200 frames, and the vocoder.
+
+    The share is of the rate of the block's largest matrix product, measured in the same run with the same precision.
+    Errors are against fp32, on windows of random frames.
+    """
+    names = _policies(precision)
+    from music3_cli.checkpoint.locate import find_checkpoint
+
+    found = find_checkpoint(checkpoint)
+    import torch
+
+    from music3_cli.acoustic.bench import VARIANTS, measure_errors, measure_products, measure_steps, measure_vocoder
+    from music3_cli.acoustic.engine import AcousticEngine
+    from music3_cli.checkpoint import load
+    from music3_cli.devices import device_name, resolve_device
+
+    where = resolve_device(device)
+    count = 1 if not variants else 3 if where.type == "cuda" else 2
+    with torch.inference_mode():
+        encoder = load.load_condition_encoder(found, where, torch.float32)
+        engine = AcousticEngine(encoder, load.load_transformer(found, where), load.load_vocoder(found, where))
+        latents = engine.windows(200)[0].latents
+        products = list(measure_products(engine.transformer.config, latents, names, where))
+        rates = {timing.precision: timing.tflops for timing in products if timing.name == "ff_in"}
+        timings = list(measure_steps(engine, names, VARIANTS[:count], steps, rates))
+        sounds = list(measure_vocoder(engine, names, VARIANTS[: min(count, 2)]))
+        errors = list(measure_errors(engine, names, range(seeds), steps))
+    if as_json:
+        console.document(
+            {
+                "device": device_name(where),
+                "torch": torch.__version__,
+                "checkpoint": found.name,
+                "steps": steps,
+                "memory_bytes": torch.cuda.max_memory_allocated(where) if where.type == "cuda" else 0,
+                "products": [asdict(timing) for timing in products],
+                "transformer": [asdict(timing) for timing in timings],
+                "vocoder": [asdict(timing) for timing in sounds],
+                "errors": [asdict(error) for error in errors],
+            }
+        )
+        return
+    console.data(f"{device_name(where)}, torch {torch.__version__}, checkpoint {found.name}, {steps} steps a window")
+    _show(products, timings, sounds, errors)
+
+
+def _show(
+    products: Sequence[ProductTiming],
+    timings: Sequence[StepTiming],
+    sounds: Sequence[VocoderTiming],
+    errors: Sequence[PolicyError],
+) -> None:
+    from rich import box
+    from rich.table import Table
+
+    table = Table("precision", "product", "rows x outputs x inner", "ms", "TFLOP/s", box=box.SIMPLE)
+    for p in products:
+        table.add_row(p.precision, p.name, f"{p.rows} x {p.outputs} x {p.inner}", f"{p.ms:.3f}", f"{p.tflops:.4g}")
+    console.show(table)
+    table = Table(
+        "precision",
+        "variant",
+        "ms a step",
+        "s a window",
+        "TFLOP/s",
+        "share",
+        "start",
+        "error of a step",
+        box=box.SIMPLE,
+    )
+    for t in timings:
+        name = t.precision if t.arithmetic == t.precision else f"{t.precision} (is {t.arithmetic} here)"
+        row = [name, t.variant, f"{t.step_ms:.2f}", f"{t.window_s:.3f}", f"{t.tflops:.4g}"]
+        table.add_row(*row, f"{t.share:.0%}", f"{t.start_s:.1f} s", f"{t.velocity_error:.1e}")
+    console.show(table)
+    table = Table("precision", "variant", "vocoder: kept span", "whole window", box=box.SIMPLE)
+    for s in sounds:
+        table.add_row(s.precision, s.variant, f"{s.kept_ms:.1f} ms", f"{s.whole_ms:.1f} ms")
+    console.show(table)
+    if errors:
+        table = Table("precision", "seed", "latents: relative", "greatest", "samples: relative", "greatest")
+        table.box = box.SIMPLE
+        for e in errors:
+            numbers = (e.latents_relative, e.latents_greatest, e.samples_relative, e.samples_greatest)
+            table.add_row(e.precision, str(e.seed), *(f"{number:.1e}" for number in numbers))
+        console.show(table)
+
+
+def _policies(text: str) -> list[str]:
+    from music3_cli.errors import UsageError
+    from music3_cli.song.settings import PRECISIONS
+
+    names = [name.strip() for name in text.split(",")]
+    if unknown := [name for name in names if name not in PRECISIONS]:
+        raise UsageError(f"--precision {unknown[0]}: {', '.join(PRECISIONS)} were expected, separated by commas")
+    return list(dict.fromkeys(names))

@@ -1,0 +1,171 @@
+"""The acoustic stage on CUDA: kernels against float64, policies against fp32, repeatable bits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from music3_cli.acoustic.engine import Redone, Sound
+from music3_cli.acoustic.precision import precision_on
+from music3_cli.kernels.gate import gate
+from music3_cli.kernels.layer_norm import add_layer_norm, layer_norm
+from music3_cli.kernels.rotary import rotary_tables
+from music3_cli.kernels.snake import snake, sum_and_snake
+from music3_cli.kernels.split_heads import split_heads
+from music3_cli.kernels.triton_support import twins_only, use_kernel
+from music3_cli.randomness import ServerRandomness
+from tests.support.devices import NEEDS_CUDA
+from tests.support.stages import Stages, load_stages
+
+pytestmark = NEEDS_CUDA
+
+SEEDS = pytest.mark.parametrize("seed", [0, 1, 2])
+DTYPES = pytest.mark.parametrize("dtype", [torch.float16, torch.float32], ids=["fp16", "fp32"])
+RELATIVE = {torch.float16: 5e-4, torch.float32: 5e-6}
+"""Of the norm. float16 results are rounded once, to 11 bits."""
+
+
+def normal(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    return torch.randn(*shape, device="cuda").to(dtype)
+
+
+def close(ours: torch.Tensor, exact: torch.Tensor, bound: float) -> None:
+    assert ours.shape == exact.shape and torch.isfinite(ours).all()
+    assert ((ours.double() - exact).norm() / exact.norm()).item() < bound
+
+
+def doubled(*tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    return tuple(tensor.double() for tensor in tensors)
+
+
+@SEEDS
+@DTYPES
+def test_layer_norms(seed: int, dtype: torch.dtype) -> None:
+    torch.manual_seed(seed)
+    x, product, bias = normal(2, 690, 2048) + 3, normal(2, 690, 2048, dtype=dtype), normal(2048)
+    affine = normal(2048), normal(2048)
+    assert use_kernel(x)
+    ours = layer_norm(x, affine, 1e-5, dtype), *add_layer_norm(x, product, bias, affine, 1e-5, dtype)
+    with twins_only():
+        wide = torch.float64
+        exact_x, exact_product, exact_bias = doubled(x, product, bias)
+        exact = (
+            layer_norm(exact_x, doubled(*affine), 1e-5, wide),
+            *add_layer_norm(exact_x, exact_product, exact_bias, doubled(*affine), 1e-5, wide),
+        )
+    for mine, theirs, kind in zip(ours, exact, (dtype, torch.float32, dtype), strict=True):
+        assert mine.dtype == kind
+        close(mine, theirs, RELATIVE[kind])
+
+
+@SEEDS
+@DTYPES
+@pytest.mark.parametrize("out", [torch.float16, torch.float32], ids=["to fp16", "to fp32"])
+def test_split_heads(seed: int, dtype: torch.dtype, out: torch.dtype) -> None:
+    torch.manual_seed(seed)
+    product = normal(2, 345, 3 * 2048, dtype=dtype)
+    tables = rotary_tables(torch.arange(345, device="cuda"), 32, 1e4)
+    with twins_only():
+        exact = split_heads(product.double(), doubled(*tables), 64, torch.float64)
+    for mine, theirs in zip(split_heads(product.clone(), tables, 64, out), exact, strict=True):
+        assert mine.dtype == out
+        close(mine, theirs, RELATIVE[torch.float16 if torch.float16 in (dtype, out) else dtype])
+
+
+@SEEDS
+@DTYPES
+def test_gate(seed: int, dtype: torch.dtype) -> None:
+    torch.manual_seed(seed)
+    product, bias = normal(2, 690, 2 * 8192, dtype=dtype) * 3, normal(2 * 8192)
+    with twins_only():
+        exact = gate(*doubled(product, bias))
+    close(gate(product, bias), exact, RELATIVE[dtype])
+
+
+@SEEDS
+@pytest.mark.parametrize("samples", [1, 1023, 1024, 20_000])
+def test_snakes(seed: int, samples: int) -> None:
+    torch.manual_seed(seed)
+    product, residual = normal(2, 96, samples) * 4, normal(2, 96, samples)
+    bias, alpha = normal(96), torch.rand(96, device="cuda") * 3 + 0.05
+    with twins_only():
+        exact = snake(*doubled(product, bias, alpha)), *sum_and_snake(*doubled(product, bias, alpha, residual))
+    ours = snake(product, bias, alpha), *sum_and_snake(product, bias, alpha, residual)
+    for mine, theirs in zip(ours, exact, strict=True):
+        close(mine, theirs, RELATIVE[torch.float32])
+    assert torch.equal(snake(product, bias, alpha, residual), ours[2])
+
+
+@pytest.fixture(scope="module")
+def on_cuda(demo_root: Path) -> Stages:
+    return load_stages(demo_root, "cuda")
+
+
+def hiddens_of(stages: Stages, seed: int, frames: int = 330) -> torch.Tensor:
+    config = stages.checkpoint.architecture.condition
+    width = config.num_condition_layers * config.condition_hidden_dim
+    return torch.randn(frames, width, generator=torch.Generator().manual_seed(seed)).cuda()
+
+
+@SEEDS
+def test_policies_are_near_float32_and_not_equal_to_it(on_cuda: Stages, seed: int) -> None:
+    hiddens = hiddens_of(on_cuda, seed)
+    exact = on_cuda.sound(hiddens, ServerRandomness(seed), 8, "fp32")
+    for name in ("tf32", "fp16"):
+        assert precision_on(name, torch.device("cuda")).arithmetic == name
+        ours = on_cuda.sound(hiddens, ServerRandomness(seed), 8, name)
+        error = ((ours - exact).norm() / exact.norm()).item()
+        assert 1e-6 < error < 2e-2, (name, error)
+
+
+@pytest.mark.parametrize("name", ["fp32", "tf32", "fp16"])
+def test_kernels_and_twins_agree(on_cuda: Stages, name: str) -> None:
+    hiddens = hiddens_of(on_cuda, 5)
+    ours = on_cuda.sound(hiddens, ServerRandomness(5), 4, name)
+    with twins_only():
+        plain = on_cuda.sound(hiddens, ServerRandomness(5), 4, name)
+    assert 0 < (ours - plain).abs().max().item() < {"fp32": 1e-4, "tf32": 2e-2, "fp16": 2e-2}[name]
+    assert ((ours - plain).norm() / plain.norm()).item() < {"fp32": 1e-4, "tf32": 1e-2, "fp16": 1e-2}[name]
+
+
+@pytest.mark.parametrize("name", ["fp32", "tf32", "fp16"])
+def test_the_same_bits_again_and_between_other_songs(on_cuda: Stages, name: str) -> None:
+    hiddens = hiddens_of(on_cuda, 6)
+    first = on_cuda.sound(hiddens, ServerRandomness(6), 4, name)
+    for other in ("fp32", "tf32", "fp16"):
+        on_cuda.sound(hiddens_of(on_cuda, 7, 130), ServerRandomness(7), 2, other)
+        torch.empty(2**26, device="cuda").normal_()
+        assert torch.equal(on_cuda.sound(hiddens, ServerRandomness(6), 4, name), first)
+
+
+def test_two_songs_at_once_have_their_own_bits_and_policies(on_cuda: Stages) -> None:
+    """Two runs of one engine, a step of one after a step of the other."""
+    hiddens = hiddens_of(on_cuda, 8)
+    alone = {name: on_cuda.sound(hiddens, ServerRandomness(8), 3, name) for name in ("fp32", "tf32")}
+    runs = {name: on_cuda.acoustic.run(hiddens, ServerRandomness(8), 3, precision=name) for name in alone}
+    parts: dict[str, list[torch.Tensor]] = {name: [] for name in alone}
+    before = torch.backends.cuda.matmul.fp32_precision, torch.backends.cudnn.conv.fp32_precision
+    while runs:
+        for name, run in list(runs.items()):
+            part = next(run, None)
+            assert (torch.backends.cuda.matmul.fp32_precision, torch.backends.cudnn.conv.fp32_precision) == before
+            if part is None:
+                del runs[name]
+            elif isinstance(part, Sound):
+                parts[name].append(part.samples_CS)
+    for name, sound in alone.items():
+        assert torch.equal(torch.cat(parts[name], 1), sound)
+
+
+def test_a_window_too_large_for_fp16_is_solved_again(demo_root: Path) -> None:
+    stages = load_stages(demo_root, "cuda")
+    with torch.inference_mode():
+        stages.acoustic.transformer.blocks[0].qkv[:64] *= 1e5  # queries and keys
+    hiddens = hiddens_of(stages, 1, 230)
+    parts = list(stages.acoustic.run(hiddens, ServerRandomness(1), 2, precision="fp16"))
+    # tf32 has its attention in float16 as well.
+    redone = [(part.window.index, part.precision) for part in parts if isinstance(part, Redone)]
+    assert redone == [(0, "tf32"), (0, "fp32"), (1, "tf32"), (1, "fp32")]
+    assert all(torch.isfinite(part.samples_CS).all() for part in parts if isinstance(part, Sound))
