@@ -15,6 +15,7 @@ from music3_cli.errors import OutputError
 from music3_cli.events import Event, Note, RunFinished, SongFailed, SongFinished, SongKept, Warned
 from music3_cli.files import file_sha256
 from music3_cli.jobs.labels import repeat_command, tags_of
+from music3_cli.jobs.machine import RunsOn
 from music3_cli.jobs.plan import Plan
 from music3_cli.jobs.sidecar import versions, write_sidecar
 from music3_cli.placement import RunLimits
@@ -25,12 +26,11 @@ if TYPE_CHECKING:
     from music3_cli.pipeline import Pipeline, SongRendered
 
 
-def run_plan(plan: Plan, device: str, cuda_graph: bool = True) -> Iterator[Event]:
+def run_plan(plan: Plan, on: RunsOn) -> Iterator[Event]:
     """Render what the plan says.
 
     Args:
-        device: as `--device` takes it.
-        cuda_graph: whether the talker's step may be captured.
+        on: the devices, and how they are used.
 
     Yields:
         events, the last one a `RunFinished`.
@@ -50,13 +50,12 @@ def run_plan(plan: Plan, device: str, cuda_graph: bool = True) -> Iterator[Event
     if plan.to_render:
         for folder in sorted({song.path.parent for song in plan.to_render}):
             _check_writable(folder)
-        from music3_cli.devices import resolve_device
-        from music3_cli.pipeline import Pipeline, RenderJob, SongRendered
+        from music3_cli.pipeline import RenderJob, SongRendered
 
         requests = [song.request for song in plan.to_render]
         if any(request.delivery.sample_rate != NATIVE_RATE for request in requests):
             torchaudio_resample()  # asked for before the weights are read
-        pipeline = Pipeline(plan.checkpoint, resolve_device(device), requests[0].talker_dtype, cuda_graph)
+        pipeline = on.pipeline(plan.checkpoint, requests[0].talker_dtype, requests[0].talker_weights)
         yield from pipeline.load(RunLimits.of((len(request.prompt.ids), request.max_frames) for request in requests))
         for request in requests:
             if request.exact and request.codes and request.codes.record.get("device") != pipeline.device_name:
