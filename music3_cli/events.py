@@ -116,6 +116,15 @@ class AcousticProgress(Event):
 
 
 @dataclass(frozen=True)
+class WindowFinished(Event):
+    """Window `window` (counted from 0) is sound and written; `seconds` is what it took."""
+
+    song: str
+    window: int
+    seconds: float
+
+
+@dataclass(frozen=True)
 class SongKept(Event):
     """A file from an earlier run is exactly the song that was asked for."""
 

@@ -119,9 +119,7 @@ def _devices(on: RunsOn) -> Iterator[Check]:
         found += f"capability {capability[0]}.{capability[1]}, driver {driver or 'unknown'}, CUDA {runtime}"
         old = capability < (8, 0)
         fix = "No bf16 and no TF32 in hardware: it works, slowly. Use a GPU from 2020 on." if old else ""
-        yield Check(
-            str(each), WARNING if old else OK, f"{found}, capability {capability[0]}.{capability[1]}", fix, facts=facts
-        )
+        yield Check(str(each), WARNING if old else OK, found, fix, facts=facts)
     yield Check("host memory", OK, f"{free / GIB:.1f} of {total / GIB:.1f} GiB free", facts={"free_bytes": free})
     with torch.cuda.device(device):
         works = kernels_work()

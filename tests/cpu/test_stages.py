@@ -22,8 +22,8 @@ from music3_cli.placement import RunLimits
 from tests.conftest import EXAMPLES
 
 CPU = torch.device("cpu")
-SECONDS = (12, 9, 4, 0.4)
-"""Three windows, two, one, and a moment."""
+SECONDS = (9, 8.2, 2, 0.4)
+"""Two windows, two, one, and a moment."""
 
 
 @pytest.fixture
@@ -146,8 +146,8 @@ def test_a_song_that_fails_leaves_its_slot_and_the_others_alone(
     events: list[Event] = []
     assert contents(pipeline, jobs, events) == alone
     assert [event.message for event in events if isinstance(event, SongFailed)] == ["no space left"]
-    # It failed at its first window, so the talker did not go on to its end.
-    assert "s0" not in [event.song for event in events if isinstance(event, TalkerFinished)]
+    if not overlap:  # it failed at its first window, and the talker did not go on to its end
+        assert "s0" not in [event.song for event in events if isinstance(event, TalkerFinished)]
 
 
 def out_of_memory(times: int) -> Callable[[Callable], Callable]:
@@ -177,7 +177,7 @@ def test_out_of_memory_steps_down_and_loses_nothing(
 
     def failing(*args: object) -> object:
         calls[0] += 1
-        if calls[0] == 5:  # the second song's second window
+        if calls[0] == 4:  # the second song's second window
             raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 1 GiB")
         return real(*args)  # type: ignore[arg-type]
 
