@@ -6,7 +6,7 @@ Measures on the device; prints nothing.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 
@@ -22,8 +22,10 @@ from music3_cli.kernels.triton_support import twins_only
 from music3_cli.randomness import ServerRandomness
 from music3_cli.timing import seconds_of, wait
 
-VARIANTS = ("product", "plain", "compiled")
-"""As the product runs; without kernels; without kernels and each block compiled by torch."""
+VARIANTS = ("product", "plain", "compiled", "graph")
+"""As the product runs; without kernels; without kernels and each block compiled by torch; as the product, in a CUDA
+graph, which takes the host's time away.
+"""
 
 
 @dataclass(frozen=True)
@@ -123,7 +125,7 @@ def measure_products(
 def as_variant(engine: AcousticEngine, variant: str) -> Iterator[None]:
     """Inside, the transformer's blocks run as the variant says."""
     blocks = engine.transformer.blocks
-    with twins_only() if variant != "product" else nullcontext():
+    with twins_only() if variant in ("plain", "compiled") else nullcontext():
         if variant == "compiled":
             for block in blocks:
                 block.compile(dynamic=False)
@@ -164,7 +166,8 @@ def measure_steps(
                 first = time.perf_counter() - started
                 for _ in range(2):
                     velocity(precision)
-                seconds = seconds_of(lambda: velocity(precision), device, _repeats(device))  # noqa: B023
+                run = _captured(lambda: velocity(precision)) if variant == "graph" else lambda: velocity(precision)  # noqa: B023
+                seconds = seconds_of(run, device, _repeats(device))
             tflops = flops / seconds / 1e12
             share = tflops / rates[name] if name in rates else 0.0
             start = max(0.0, first - seconds)
@@ -229,6 +232,19 @@ def _problem(engine: AcousticEngine, seed: int) -> Problem:
     width = encoder.config.condition_hidden_dim * encoder.config.num_condition_layers
     hiddens = torch.randn(WINDOW_FRAMES, width, device=engine.device, generator=generator)
     return engine.problem(engine.windows(WINDOW_FRAMES)[0], hiddens, ServerRandomness(seed), None)
+
+
+def _captured(run: Callable[[], object]) -> Callable[[], object]:
+    """`run`, which has run before, as a CUDA graph."""
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        run()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        run()
+    return graph.replay
 
 
 def _relative(ours: torch.Tensor, exact: torch.Tensor) -> float:

@@ -42,7 +42,7 @@ def acoustic(
     from music3_cli.devices import device_name, resolve_device
 
     where = resolve_device(device)
-    count = 1 if not variants else 3 if where.type == "cuda" else 2
+    count = 1 if not variants else 4 if where.type == "cuda" else 2
     with torch.inference_mode():
         encoder = load.load_condition_encoder(found, where, torch.float32)
         engine = AcousticEngine(encoder, load.load_transformer(found, where), load.load_vocoder(found, where))

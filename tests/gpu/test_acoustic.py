@@ -162,7 +162,7 @@ def test_two_songs_at_once_have_their_own_bits_and_policies(on_cuda: Stages) -> 
 def test_a_window_too_large_for_fp16_is_solved_again(demo_root: Path) -> None:
     stages = load_stages(demo_root, "cuda")
     with torch.inference_mode():
-        stages.acoustic.transformer.blocks[0].qkv[:64] *= 1e5  # queries and keys
+        stages.acoustic.transformer.blocks[0].qkv[:64] *= 1e5  # queries
     hiddens = hiddens_of(stages, 1, 230)
     parts = list(stages.acoustic.run(hiddens, ServerRandomness(1), 2, precision="fp16"))
     # tf32 has its attention in float16 as well.
