@@ -72,7 +72,7 @@ def linear_parts(x_RK: torch.Tensor, weight_NK: Matrix) -> torch.Tensor:
     if not _takes(rows, inner, x_RK):
         total_RN = F.linear(x_RK, values_NK.to(x_RK.dtype)).float()
         return (total_RN if scale_N is None else total_RN * scale_N)[None]
-    cut = tiling(outputs, inner, values_NK.element_size())
+    cut = tiling(outputs, inner, _size_read(values_NK, x_RK))
     out = torch.empty(cut.parts, rows, outputs, device=x_RK.device, dtype=torch.float32)
     _linear_parts[(triton.cdiv(outputs, cut.columns), cut.parts)](
         x_RK,
@@ -106,12 +106,17 @@ def gated_linear(x_RK: torch.Tensor, gate_up_NK: Matrix) -> torch.Tensor:
         both = F.linear(x_RK, values_NK.to(x_RK.dtype))
         gate, up = (both if scale_N is None else (both.float() * scale_N).to(x_RK.dtype)).chunk(2, -1)
         return F.silu(gate) * up
-    cut = gated_tiling(inner, values_NK.element_size())
+    cut = gated_tiling(inner, _size_read(values_NK, x_RK))
     out = torch.empty(rows, outputs, device=x_RK.device, dtype=x_RK.dtype)
     _gated_linear[(triton.cdiv(outputs, cut.columns),)](
         x_RK, values_NK, scale_N, out, rows, outputs, inner, **_shape(cut, rows, x_RK)
     )
     return out
+
+
+def _size_read(values_NK: torch.Tensor, x_RK: torch.Tensor) -> int:
+    """Bytes an element by which steps are sized: the weight's, but float32 inputs fill the fast memory themselves."""
+    return max(values_NK.element_size(), 4 if x_RK.element_size() == 4 else 1)
 
 
 def _values_and_scale(weight: Matrix) -> tuple[torch.Tensor, torch.Tensor | None]:
