@@ -2,8 +2,8 @@
 
 Usage: python3 benchmarks/int8.py --checkpoint FOLDER [--frames 250] [--device auto]
 
-The full talker draws a song. Then both talkers go over its codes (teacher forcing): at every step the rank of the full
-talker's code among the int8 talker's logits of the conditional row, and the full talker's own rank of it for comparison.
+The full talker draws a song. Then both talkers go over its codes (teacher forcing): at every step the rank of
+the full talker's code among the int8 talker's logits of the conditional row, and its rank among the full talker's own.
 """
 
 from __future__ import annotations

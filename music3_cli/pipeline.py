@@ -161,7 +161,8 @@ class Pipeline:
             return load.load_talker(self.checkpoint, device, dtype, progress, placement.talker_weights == "int8")
 
         def read_acoustic(device: torch.device, progress: load.Progress) -> AcousticModels:
-            return load.load_acoustic(self.checkpoint, device, dtype, progress)
+            product = torch.float16 if placement.acoustic_weights == "fp16" else torch.float32
+            return load.load_acoustic(self.checkpoint, device, dtype, progress, product)
 
         self._talker_weights = Weights(read_talker, self.device, kept)
         self._acoustic_weights = [Weights(read_acoustic, device, kept) for device in self.acoustic_devices]

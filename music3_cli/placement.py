@@ -40,17 +40,21 @@ class RunLimits:
         songs: how many there are; no more than these run at once.
         positions: context of the longest song: its prompt, the unemitted first step and all frames.
         frames: the highest ceiling.
+        fp16: which songs have float16 products in the acoustic stage: `none`, `some` or `all`.
     """
 
     songs: int
     positions: int
     frames: int
+    fp16: str = "none"
 
     @classmethod
-    def of(cls, lengths: Iterable[tuple[int, int]]) -> RunLimits:
-        """For songs given as (prompt tokens, ceiling in frames); at least one."""
-        songs = list(lengths)
-        return cls(len(songs), max(prompt + frames + 1 for prompt, frames in songs), max(frames for _, frames in songs))
+    def of(cls, lengths: Iterable[tuple[int, int]], precisions: Iterable[str] = ()) -> RunLimits:
+        """For songs given as (prompt tokens, ceiling in frames), at least one, and their precisions."""
+        songs, kinds = list(lengths), set(precisions)
+        fp16 = "none" if "fp16" not in kinds else "all" if kinds == {"fp16"} else "some"
+        positions = max(prompt + frames + 1 for prompt, frames in songs)
+        return cls(len(songs), positions, max(frames for _, frames in songs), fp16)
 
     @classmethod
     def nominal(cls, most_positions: int) -> RunLimits:
@@ -108,6 +112,7 @@ class Placement:
         kind: `resident`, `split` (the stages on different devices) or `swap`.
         talker_device, acoustic_devices: their names.
         talker_weights: `full` or `int8`.
+        acoustic_weights: of the transformer's matrices, `fp32` (and float16 copies where songs want them) or `fp16`.
         songs: that share the talker's step.
         group: songs between two swaps; 0 where nothing is swapped.
         weights_kept: where the weights of the absent stage are: `device`, `host` or `disk`.
@@ -121,6 +126,7 @@ class Placement:
     talker_device: str
     acoustic_devices: tuple[str, ...]
     talker_weights: str
+    acoustic_weights: str
     songs: int
     group: int
     weights_kept: str
@@ -134,7 +140,8 @@ class Placement:
     def text(self) -> str:
         """The decision in a sentence or two."""
         weights = f"talker {_gib(self.talker_bytes)}{' in int8' if self.talker_weights == 'int8' else ''}"
-        acoustic = f"acoustic stage {_gib(self.acoustic_bytes)} and {_gib(self.work_bytes)} for its work"
+        half = " in fp16" if self.acoustic_weights == "fp16" else ""
+        acoustic = f"acoustic stage {_gib(self.acoustic_bytes)}{half} and {_gib(self.work_bytes)} for its work"
         songs = f"{self.songs} song{'s' * (self.songs != 1)} at once, {_gib(self.song_bytes)} each"
         free = f"; {_gib(self.free)} free" if self.free else ""
         if self.kind == "split":
@@ -182,16 +189,23 @@ def decide(sizes: Sizes, limits: RunLimits, machine: Machine, weights: str = "fu
         DeviceError: none fits, with what is missing.
     """
     kinds = ["split"] if machine.is_split else ["resident", "swap"] if kind == "auto" else [kind]
-    tried = [_place(sizes, limits, machine, weights, each) for each in kinds]
+    # Half matrices are for songs that use no others, and only where both do not fit: a window that is solved again in a
+    # wider precision has full ones elsewhere.
+    acoustic = ["fp32", "fp16"] if limits.fp16 == "all" else ["fp32"]
+    tried = [_place(sizes, limits, machine, weights, part, each) for part in acoustic for each in kinds]
     for placement in tried:
         if isinstance(placement, Placement):
             return placement
     raise _does_not_fit(sizes, limits, machine, weights, min(missing for missing in tried if isinstance(missing, int)))
 
 
-def _place(sizes: Sizes, limits: RunLimits, machine: Machine, weights: str, kind: str) -> Placement | int:
+def _place(
+    sizes: Sizes, limits: RunLimits, machine: Machine, weights: str, matrices: str, kind: str
+) -> Placement | int:
     """A placement of this kind, or the bytes that it lacks with one song."""
     talker, acoustic = sizes.talker[weights], sizes.acoustic
+    if limits.fp16 != "none":
+        acoustic += sizes.half if matrices == "fp32" else -sizes.half
     frames = limits.frames * sizes.frame
     cache = limits.positions * sizes.position + sizes.ring
     alone = _talker_stage(sizes, limits, weights, 0)
@@ -220,8 +234,8 @@ def _place(sizes: Sizes, limits: RunLimits, machine: Machine, weights: str, kind
         group, kept = _swap(talker, acoustic, frames, limits, machine, songs)
     devices = tuple(one.device for one in machine.acoustic)
     return Placement(
-        kind, machine.talker.device, devices, weights, songs, group, kept, talker, acoustic, a_song, sizes.work,
-        machine.talker.free,
+        kind, machine.talker.device, devices, weights, matrices, songs, group, kept, talker, acoustic, a_song,
+        sizes.work, machine.talker.free,
     )  # fmt: skip
 
 

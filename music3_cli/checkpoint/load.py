@@ -209,12 +209,18 @@ def load_vocoder(checkpoint: Checkpoint, device: torch.device, progress: Progres
 
 
 def load_acoustic(
-    checkpoint: Checkpoint, device: torch.device, dtype: torch.dtype, progress: Progress = no_progress
+    checkpoint: Checkpoint,
+    device: torch.device,
+    dtype: torch.dtype,
+    progress: Progress = no_progress,
+    product: torch.dtype = torch.float32,
 ) -> AcousticModels:
-    """The three acoustic networks, the condition encoder in the talker's `dtype`."""
+    """The three acoustic networks: the condition encoder in the talker's `dtype`, the transformer's matrices in
+    `product`.
+    """
     return AcousticModels(
         load_condition_encoder(checkpoint, device, dtype, progress),
-        load_transformer(checkpoint, device, progress),
+        load_transformer(checkpoint, device, progress, product),
         load_vocoder(checkpoint, device, progress),
     )
 

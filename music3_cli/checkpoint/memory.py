@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from music3_cli.checkpoint.architecture import Architecture
-from music3_cli.checkpoint.layout import AUDIO_CODE_OFFSET, LAST_TOKEN, BackboneConfig
+from music3_cli.checkpoint.layout import AUDIO_CODE_OFFSET, LAST_TOKEN, BackboneConfig, TransformerConfig
 
 if TYPE_CHECKING:
     from music3_cli.checkpoint.inventory import ComponentFiles
@@ -51,6 +51,7 @@ class Sizes:
     Attributes:
         talker: weights of the talker, `full` and `int8`.
         acoustic: weights of the acoustic stage, float32.
+        half: the transformer's matrices in float16.
         work: what the acoustic stage adds while it works.
         position: keys and values of one song's two rows a position.
         frame: one frame's hiddens.
@@ -61,6 +62,7 @@ class Sizes:
 
     talker: Mapping[str, int]
     acoustic: int
+    half: int
     work: int
     position: int
     frame: int
@@ -84,6 +86,7 @@ def sizes(components: Components, architecture: Architecture, itemsize: int = 2,
     return Sizes(
         talker={"full": full, "int8": full - int8_saving(architecture, itemsize)},
         acoustic=acoustic,
+        half=_matrices(architecture.transformer) * 2,
         work=ACOUSTIC_WORK_BYTES if full >= SMALL_BYTES else 64 * 2**20,
         position=cache_bytes(backbone, 1, itemsize),
         frame=frame,
@@ -91,6 +94,12 @@ def sizes(components: Components, architecture: Architecture, itemsize: int = 2,
         prefill=prefill,
         most_positions=backbone.max_position_embeddings,
     )
+
+
+def _matrices(transformer: TransformerConfig) -> int:
+    """Elements of the matrices in the transformer's blocks: qkv, out, and the gated MLP's two."""
+    inner = transformer.inner_dim
+    return transformer.num_layers * inner * (4 * inner + 3 * transformer.ff_inner_dim)
 
 
 def int8_saving(architecture: Architecture, itemsize: int) -> int:

@@ -132,8 +132,8 @@ def render(
     """Render songs from lyrics files.
 
     A lyrics file may begin with front matter between --- lines: title, artist, caption, preset, seed, max_duration,
-    steps, shift, precision, fast. Flags are stronger than front matter, front matter than the preset. Each song is written with a .json sidecar that
-    holds everything needed to repeat it.
+    steps, shift, precision, fast. Flags are stronger than front matter, front matter than the preset. Each song is
+    written with a .json sidecar that holds everything needed to repeat it.
     """
     console.configure(verbose=verbose, as_json=as_json)
     from music3_cli.errors import UsageError

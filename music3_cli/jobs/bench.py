@@ -20,9 +20,8 @@ from music3_cli.events import (
     WindowFinished,
 )
 from music3_cli.jobs.labels import tags_of
-from music3_cli.jobs.machine import RunsOn
+from music3_cli.jobs.machine import RunsOn, limits_of
 from music3_cli.jobs.plan import make_plan, read_songs
-from music3_cli.placement import RunLimits
 
 WARM_UP_FRAMES = 301
 """Three windows: every kind of window is met once."""
@@ -114,7 +113,7 @@ def time_songs(
         requests = [song.request for song in planned]
         pipeline = on.pipeline(checkpoint, requests[0].talker_dtype, requests[0].talker_weights)
         placement, load_seconds = "", 0.0
-        for event in pipeline.load(RunLimits.of((len(r.prompt.ids), r.max_frames) for r in requests)):
+        for event in pipeline.load(limits_of(requests)):
             if isinstance(event, PlacementChosen):
                 placement = event.message
             if isinstance(event, LoadFinished):

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from music3_cli.checkpoint.inventory import Checkpoint
 from music3_cli.errors import UsageError
 from music3_cli.placement import GIB, KINDS, Placement, RunLimits, default_weights
+from music3_cli.song.request import SongRequest
 
 if TYPE_CHECKING:
     from music3_cli.pipeline import Pipeline
+
+
+def limits_of(requests: Sequence[SongRequest]) -> RunLimits:
+    """What these songs need at most; at least one."""
+    lengths = ((len(request.prompt.ids), request.max_frames) for request in requests)
+    return RunLimits.of(lengths, (request.precision for request in requests))
 
 
 @dataclass(frozen=True)

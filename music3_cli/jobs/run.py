@@ -15,10 +15,9 @@ from music3_cli.errors import OutputError
 from music3_cli.events import Event, Note, RunFinished, SongFailed, SongFinished, SongKept, Warned
 from music3_cli.files import file_sha256
 from music3_cli.jobs.labels import repeat_command, tags_of
-from music3_cli.jobs.machine import RunsOn
+from music3_cli.jobs.machine import RunsOn, limits_of
 from music3_cli.jobs.plan import Plan
 from music3_cli.jobs.sidecar import versions, write_sidecar
-from music3_cli.placement import RunLimits
 from music3_cli.song.codes import codes_path, write_codes
 from music3_cli.song.delivery import NATIVE_RATE
 
@@ -56,7 +55,7 @@ def run_plan(plan: Plan, on: RunsOn) -> Iterator[Event]:
         if any(request.delivery.sample_rate != NATIVE_RATE for request in requests):
             torchaudio_resample()  # asked for before the weights are read
         pipeline = on.pipeline(plan.checkpoint, requests[0].talker_dtype, requests[0].talker_weights)
-        yield from pipeline.load(RunLimits.of((len(request.prompt.ids), request.max_frames) for request in requests))
+        yield from pipeline.load(limits_of(requests))
         for request in requests:
             if request.exact and request.codes and request.codes.record.get("device") != pipeline.device_name:
                 made_on = request.codes.record.get("device")

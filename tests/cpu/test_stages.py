@@ -31,7 +31,7 @@ def jobs(demo_root: Path) -> list[RenderJob]:
     """Songs of several lengths; the file of each is named after its place."""
     planned = []
     for place, seconds in enumerate(SECONDS):
-        flags = {"max_duration": seconds, "steps": 1, "seed": place, "title": f"song {place}"}
+        flags = {"max_duration": seconds, "steps": 1, "seed": place, "caption": "A waltz.", "title": f"song {place}"}
         songs = [
             replace(song, id=f"s{place}") for song in read_songs([str(EXAMPLES / "short-and-bare.txt")], flags, None)
         ]
@@ -171,6 +171,7 @@ def out_of_memory(times: int) -> Callable[[Callable], Callable]:
 def test_out_of_memory_steps_down_and_loses_nothing(
     demo_root: Path, jobs: list[RenderJob], overlap: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    jobs = jobs[:3]
     expected = contents(pipeline_of(demo_root), jobs)
     real = AcousticEngine.decode
     calls = [0]
@@ -185,7 +186,7 @@ def test_out_of_memory_steps_down_and_loses_nothing(
     pipeline, events = pipeline_of(demo_root, overlap=overlap), list[Event]()
     assert contents(pipeline, jobs, events) == expected
     rendered = [event.job.request.id for event in events if isinstance(event, SongRendered)]
-    assert sorted(rendered) == ["s0", "s1", "s2", "s3"]  # s0 was finished and was not made again
+    assert sorted(rendered) == ["s0", "s1", "s2"]  # s0 was finished and was not made again
     (warning,) = [event.message for event in events if isinstance(event, Warned)]
     assert "out of memory" in warning and "by turns" in warning and "s1" in warning and "s0" not in warning
     assert pipeline.placement.kind == "swap"

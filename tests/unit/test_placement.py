@@ -79,6 +79,17 @@ def test_the_longest_song_fits_where_a_card_of_12_gib_is_free() -> None:
     assert decide(SIZES, LONGEST, machine(12), "int8").kind == "swap"
 
 
+def test_float16_products_need_copies_or_nothing_but_them() -> None:
+    lengths = [(1500, 6000)]
+    mixed = decide(SIZES, RunLimits.of(lengths, ["fp16", "tf32"]), machine(23.6))
+    alone = decide(SIZES, RunLimits.of(lengths, ["fp16"]), machine(11.8), "int8")
+    plain = decide(SIZES, RunLimits.of(lengths, ["tf32"]), machine(11.8), "int8")
+    assert (mixed.acoustic_weights, alone.acoustic_weights, plain.acoustic_weights) == ("fp32", "fp16", "fp32")
+    assert alone.acoustic_bytes < plain.acoustic_bytes < mixed.acoustic_bytes
+    with pytest.raises(DeviceError):
+        decide(SIZES, RunLimits.of(lengths, ["fp16", "fp32"]), machine(11.8), "int8")
+
+
 def test_two_devices_need_less_of_each() -> None:
     split = decide(SIZES, SONG, machine(23.6, acoustic=card(15.6, "cuda:1")))
     assert (split.kind, split.acoustic_devices) == ("split", ("cuda:1",))
