@@ -85,7 +85,7 @@ def compare(bench: Bench, name: str) -> None:
 
 def compare_hiddens(bench: Bench, done: SongRendered) -> None:
     """Hiddens of the whole song, frame by frame and by teacher forcing in batches."""
-    request, talker = done.job.request, bench.pipeline._talker.talker
+    request, talker = done.job.request, bench.pipeline._talker_weights.take()
     codes = read_codes(codes_path(done.job.path))
     randomness = ForcedRandomness(codes.steps_FC.tolist(), ServerRandomness(0))
     ids = request.prompt.ids

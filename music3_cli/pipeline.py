@@ -208,6 +208,8 @@ class Pipeline:
         finally:
             events.close()
             desk.close()
+            for device in dict.fromkeys((self.device, *self.acoustic_devices)):
+                give_back(device)  # threads had streams of their own, and torch keeps memory by stream
 
     def _in_line(self, source: _Source, desk: Desk) -> Generator[Event]:
         """One thread: whenever a window is known, it is solved before the talker goes on."""

@@ -105,6 +105,8 @@ COMMANDS = [
     ["inspect", "prompt", str(EXAMPLES / "morning-light.txt"), "--checkpoint", "demo"],
     ["render", str(EXAMPLES / "morning-light.txt"), "--show-settings"],
     ["render", "missing.txt"],
+    ["doctor", "--help"],
+    ["bench", "song", "--help"],
 ]
 
 
