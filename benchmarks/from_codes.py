@@ -26,10 +26,13 @@ from music3_cli.jobs.from_codes import read_code_songs
 from music3_cli.jobs.labels import tags_of
 from music3_cli.jobs.plan import Song, make_plan, read_songs
 from music3_cli.pipeline import Pipeline, RenderJob, SongRendered
+from music3_cli.placement import RunLimits
 from music3_cli.randomness import ForcedRandomness, ServerRandomness
 from music3_cli.song.codes import codes_path, read_codes, write_codes
-from music3_cli.talker.engine import TalkerEngine, TalkerSong
+from music3_cli.song.limits import MAX_FRAMES
+from music3_cli.talker.engine import TalkerEngine
 from music3_cli.talker.forcing import forced_hiddens
+from music3_cli.talker.song import TalkerSong
 
 
 class Bench:
@@ -38,7 +41,7 @@ class Bench:
     def __init__(self, checkpoint: Checkpoint, device: torch.device, talker_dtype: str, folder: Path) -> None:
         self.checkpoint, self.device, self.dtype, self.folder = checkpoint, device, talker_dtype, folder
         self.pipeline = Pipeline(checkpoint, device, talker_dtype)
-        for _ in self.pipeline.load(checkpoint.architecture.backbone.max_position_embeddings):
+        for _ in self.pipeline.load(RunLimits(1, checkpoint.architecture.backbone.max_position_embeddings, MAX_FRAMES)):
             pass
 
     def render(self, name: str, songs: list[Song]) -> SongRendered:
@@ -82,7 +85,7 @@ def compare(bench: Bench, name: str) -> None:
 
 def compare_hiddens(bench: Bench, done: SongRendered) -> None:
     """Hiddens of the whole song, frame by frame and by teacher forcing in batches."""
-    request, talker = done.job.request, bench.pipeline._talker.talker
+    request, talker = done.job.request, bench.pipeline._talker_weights.take()
     codes = read_codes(codes_path(done.job.path))
     randomness = ForcedRandomness(codes.steps_FC.tolist(), ServerRandomness(0))
     ids = request.prompt.ids

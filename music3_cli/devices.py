@@ -1,16 +1,15 @@
-"""What runs where: the device, its dtypes, and how much fits into its memory."""
+"""The devices: which there are, what they have, and how their arithmetic is set. What fits: placement.py."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import torch
 
-from music3_cli.checkpoint import memory
-from music3_cli.checkpoint.inventory import Checkpoint
-from music3_cli.checkpoint.memory import ACOUSTIC_WORK_BYTES
 from music3_cli.errors import DeviceError
+from music3_cli.kernels.settings import SharedSettings
+from music3_cli.placement import DeviceMemory, host_memory
 
 DTYPES = {"bf16": torch.bfloat16, "fp32": torch.float32}
 
@@ -49,53 +48,75 @@ def default_talker_dtype(device: torch.device) -> str:
     return "bf16" if device.type == "cuda" else "fp32"
 
 
-def talker_bytes(checkpoint: Checkpoint, dtype: torch.dtype) -> int:
-    """Device memory of the talker's weights: of embedding and head only the rows that are used."""
-    return memory.talker_bytes(checkpoint.components, checkpoint.architecture, dtype.itemsize)
-
-
-def acoustic_bytes(checkpoint: Checkpoint) -> int:
-    """Device memory of the acoustic stage's weights, float32."""
-    return memory.acoustic_bytes(checkpoint.components)
-
-
-def check_memory(checkpoint: Checkpoint, device: torch.device, dtype: torch.dtype, positions: int) -> None:
-    """Refuse before loading what cannot fit: all weights resident and one song of `positions`.
+def resolve_acoustic_devices(names: str, talker: torch.device) -> list[torch.device]:
+    """Devices of the acoustic stage: a list such as `cuda:1` or `cuda:1,cuda:2`, `same` (the talker's), or `auto`:
+    every other GPU where there is one, else the talker's own.
 
     Raises:
-        DeviceError: with what is missing. Only CUDA devices are checked.
+        DeviceError: one of them is unknown, not there, or of another kind than the talker's: a song's samples depend
+            on the kind of device.
     """
-    if device.type != "cuda":
-        return
-    free, _ = torch.cuda.mem_get_info(device)
-    cache = memory.cache_bytes(checkpoint.architecture.backbone, positions, dtype.itemsize)
-    needed = talker_bytes(checkpoint, dtype) + acoustic_bytes(checkpoint) + cache + ACOUSTIC_WORK_BYTES
-    if needed > free:
-        raise DeviceError(
-            f"device {device}: {needed / 2**30:.1f} GiB are needed, {free / 2**30:.1f} GiB are free "
-            f"({(needed - free) / 2**30:.1f} GiB missing)",
-            hint="End other programs on this GPU, shorten --max-duration, or use --device cpu.",
-        )
+    if names == "same":
+        return [talker]
+    if names == "auto":
+        count = torch.cuda.device_count() if talker.type == "cuda" else 0
+        return [torch.device("cuda", index) for index in range(count) if index != talker.index] or [talker]
+    devices = [resolve_device(name.strip()) for name in names.split(",")]
+    for device in devices:
+        if device.type != talker.type:
+            raise DeviceError(f"acoustic device {device}: the talker's is {talker}, and both have to be of one kind")
+    return devices
 
 
-def songs_that_fit(bytes_a_song: int, device: torch.device, most: int) -> int:
-    """How many songs may hold their caches and frames at once: at least one, at most `most`."""
-    if device.type != "cuda":
-        return most
-    free, _ = torch.cuda.mem_get_info(device)
-    # Memory that torch holds but does not use is free as well.
-    free += torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device) - ACOUSTIC_WORK_BYTES
-    # A finished song's frames stay until they are sound, so one song more than the slots is counted.
-    return max(1, min(most, free // bytes_a_song - 1))
+def device_memory(device: torch.device, limit_bytes: int | None = None) -> DeviceMemory:
+    """What a device has now; at most `limit_bytes` of it."""
+    if device.type == "cuda":
+        free, total = torch.cuda.mem_get_info(device)
+        # Memory that torch holds but does not use is free as well.
+        own = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        free += own
+        taken = torch.cuda.memory_allocated(device)
+    else:
+        (free, total), taken = host_memory(), 0
+    if limit_bytes is not None:
+        total = min(total, limit_bytes) if total else limit_bytes
+        free = min(free, limit_bytes - taken) if free else limit_bytes - taken
+    return DeviceMemory(str(device), device_name(device), max(0, free), total)
+
+
+def limit_memory(device: torch.device, limit_bytes: int) -> None:
+    """Let torch take no more than this of a GPU: what is beyond is out of memory, as on a smaller card."""
+    if device.type == "cuda":
+        total = torch.cuda.mem_get_info(device)[1]
+        torch.cuda.set_per_process_memory_fraction(min(1.0, limit_bytes / total), device)
 
 
 @contextmanager
-def arithmetic(tf32: bool) -> Iterator[None]:
+def on_device(device: torch.device, own_stream: bool = False) -> Iterator[None]:
+    """Inside, this thread's kernels go to `device`, on a stream of their own if wanted."""
+    if device.type != "cuda":
+        yield
+        return
+    with torch.cuda.device(device), torch.cuda.stream(torch.cuda.Stream(device)) if own_stream else nullcontext():
+        yield
+
+
+def arithmetic(tf32: bool) -> AbstractContextManager[None]:
     """Inside, float32 products and convolutions are TF32 (where the device has it) or true float32; convolutions are
     repeatable, and half-precision products add up in float32.
 
-    The settings are the process's own before and after, whichever of torch's two interfaces they were made with.
+    The settings are the process's, and its own again behind it. Threads that want the same share them; one that wants
+    others waits until nobody is inside.
     """
+    return _ARITHMETIC.held(tf32, lambda: _set_arithmetic(tf32))
+
+
+_ARITHMETIC = SharedSettings()
+
+
+@contextmanager
+def _set_arithmetic(tf32: bool) -> Iterator[None]:
+    """`arithmetic` for the process as a whole, whichever of torch's two interfaces it was set with."""
     matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
     convolutions = cudnn.conv  # type: ignore[attr-defined]
     # For products torch keeps a legacy value and a new one. They are set by the legacy interface, which sets both,

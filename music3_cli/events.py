@@ -40,6 +40,14 @@ class Warned(Event):
 
 
 @dataclass(frozen=True)
+class PlacementChosen(Event):
+    """What will run where, in words and in numbers (placement.py's fields, sizes in bytes)."""
+
+    message: str
+    placement: Mapping[str, object]
+
+
+@dataclass(frozen=True)
 class LoadStarted(Event):
     """Weights are being read; `total_bytes` is what will be read from disk."""
 
@@ -87,6 +95,8 @@ class TalkerFinished(Event):
 
 @dataclass(frozen=True)
 class AcousticStarted(Event):
+    """The first window begins. While the talker still runs, `windows` is the most there may be."""
+
     song: str
     windows: int
     steps: int
@@ -94,13 +104,24 @@ class AcousticStarted(Event):
 
 @dataclass(frozen=True)
 class AcousticProgress(Event):
-    """`step` of `steps` Euler steps of window `window` (counted from 0) are done."""
+    """`step` of `steps` Euler steps of window `window` (counted from 0) are done. While the talker still runs,
+    `windows` is the most there may be.
+    """
 
     song: str
     window: int
     windows: int
     step: int
     steps: int
+
+
+@dataclass(frozen=True)
+class WindowFinished(Event):
+    """Window `window` (counted from 0) is sound and written; `seconds` is what it took."""
+
+    song: str
+    window: int
+    seconds: float
 
 
 @dataclass(frozen=True)

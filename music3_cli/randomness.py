@@ -79,6 +79,8 @@ class SongRandomness(Protocol):
     """All random numbers of one song."""
 
     scheme: str
+    noise_waits: bool
+    """Whether noise may be asked for only when the talker is done with the song."""
 
     def noise_state(self) -> bytes | None:
         """What the noise depends on besides its seed: the generator's state now, behind the talker's draws; None where
@@ -87,7 +89,7 @@ class SongRandomness(Protocol):
         ...
 
     def noise(self, window: int, shape: tuple[int, ...], device: torch.device) -> torch.Tensor:
-        """float32 normal noise of one window; windows are asked for in order, after the talker is done."""
+        """float32 normal noise of one window; windows are asked for in order."""
         ...
 
 
@@ -95,6 +97,7 @@ class ServerRandomness:
     """The server scheme of one song."""
 
     scheme = "server"
+    noise_waits = False
 
     def __init__(self, seed: int, noise_seed: int | None = None) -> None:
         self.noise_seed = seed if noise_seed is None else noise_seed
@@ -112,6 +115,7 @@ class ReferenceRandomness:
     """The reference scheme of one song. The generator is a CPU one, so that every device gives the same numbers."""
 
     scheme = "diffusers"
+    noise_waits = True
 
     def __init__(self, seed: int, vocabulary: int, noise_seed: int | None = None) -> None:
         self.generator = _generator(seed)
@@ -157,6 +161,7 @@ class ForcedRandomness:
         self, steps: Sequence[Sequence[int]], noise_from: SongRandomness, noise_state: bytes | None = None
     ) -> None:
         self.steps, self._noise_from = steps, noise_from
+        self.noise_waits = noise_from.noise_waits
         if noise_state is not None and isinstance(noise_from, ReferenceRandomness):
             noise_from.noise_generator.set_state(torch.tensor(list(noise_state), dtype=torch.uint8))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -90,7 +90,22 @@ class AcousticEngine:
         precision: str = "fp32",
         shift: float = 1.0,
     ) -> Iterator[Solved | Redone | Sound]:
-        """A song's sound from all its frame hiddens [F, 8 x H], in window order.
+        """A song's sound from all its frame hiddens [F, 8 x H], in window order; see `run_windows`."""
+        pieces = ((window, hiddens_FD[window.start : window.stop]) for window in self.windows(len(hiddens_FD)))
+        yield from self.run_windows(pieces, randomness, steps, guidance, precision, shift)
+
+    @torch.inference_mode()
+    def run_windows(
+        self,
+        pieces: Iterable[tuple[Window, torch.Tensor]],
+        randomness: SongRandomness,
+        steps: int,
+        guidance: float = GUIDANCE,
+        precision: str = "fp32",
+        shift: float = 1.0,
+    ) -> Generator[Solved | Redone | Sound]:
+        """A song's sound from its windows in order, each with its frames' hiddens [frames, 8 x H] on any device. The
+        next window is asked for when the sound of the last has been taken.
 
         Args:
             precision: `fp32`, `tf32` or `fp16`, see `acoustic/precision.py`.
@@ -98,7 +113,7 @@ class AcousticEngine:
         """
         asked, times, carry = precision_on(precision, self.device), schedule(steps, shift), None
         tokens = self.tokens(times)
-        for window in self.windows(len(hiddens_FD)):
+        for window, hiddens_FD in pieces:
             problem = self.problem(window, hiddens_FD, randomness, carry)
             policy: Precision | None = asked
             while policy:
@@ -118,8 +133,8 @@ class AcousticEngine:
     def problem(
         self, window: Window, hiddens_FD: torch.Tensor, randomness: SongRandomness, carry: Carry | None
     ) -> Problem:
-        """A window of a song's frame hiddens [F, 8 x H], with the noise of its place in the song."""
-        frames_FD = hiddens_FD[window.start : window.stop].to(self.device, self.condition.proj_weight.dtype)
+        """A window with its frames' hiddens [frames, 8 x H], and with the noise of its place in the song."""
+        frames_FD = hiddens_FD.to(self.device, self.condition.proj_weight.dtype)
         carry = carry.fit(window.latents) if carry else None
         with true_fp32():
             condition_LC = take_over_condition(self.condition(frames_FD).float(), carry)

@@ -7,9 +7,10 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 import torch
-from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.attention import SDPBackend
 
 from music3_cli.devices import arithmetic
+from music3_cli.kernels.settings import attention_by
 from music3_cli.models.transformer import BlockDtypes
 
 WIDER = {"fp16": "tf32", "tf32": "fp32"}
@@ -40,7 +41,7 @@ class Precision:
         with ExitStack() as stack:
             stack.enter_context(arithmetic(self.tf32))
             if self.flash:
-                stack.enter_context(sdpa_kernel(SDPBackend.FLASH_ATTENTION))
+                stack.enter_context(attention_by(SDPBackend.FLASH_ATTENTION))
             yield
 
 

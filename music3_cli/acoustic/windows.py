@@ -35,17 +35,37 @@ class Window:
     keep_stop: int
 
 
+def window_at(index: int, frames: int, whole: bool, condition: ConditionConfig) -> Window | None:
+    """Window `index` as far as it can be known from the song's first `frames` frames.
+
+    A window of a growing song is known with the first frame behind it: that frame gives it a successor, and so its
+    kept span. Then it is what it will be in the whole song, whatever its length.
+
+    Args:
+        whole: whether the song has no more frames.
+
+    Returns:
+        None where the window is not known yet, or (of a whole song) does not exist.
+    """
+    start = index * HOP_FRAMES
+    last = start + WINDOW_FRAMES >= frames
+    if (last and not whole) or (index > 0 and frames <= start + HOP_FRAMES) or frames < 1:
+        return None
+    stop = min(start + WINDOW_FRAMES, frames)
+    latents = condition.latents(stop - start)
+    keep_start = 0 if index == 0 else CROP_LEFT_LATENTS
+    return Window(index, start, stop, latents, keep_start, latents if last else latents - CROP_RIGHT_LATENTS)
+
+
+def count_windows(frames: int) -> int:
+    """Windows of a song of `frames` frames."""
+    return 1 if frames <= WINDOW_FRAMES else -((WINDOW_FRAMES - frames) // HOP_FRAMES) + 1
+
+
 def plan_windows(frames: int, condition: ConditionConfig) -> list[Window]:
     """The windows of a song of `frames` frames (spec section 4): 200 frames each, 100 apart, the last one shorter."""
-    starts = [0] if frames <= WINDOW_FRAMES else list(range(0, frames - HOP_FRAMES, HOP_FRAMES))
-    windows = []
-    for index, start in enumerate(starts):
-        stop = min(start + WINDOW_FRAMES, frames)
-        latents = condition.latents(stop - start)
-        keep_start = 0 if index == 0 else CROP_LEFT_LATENTS
-        keep_stop = latents if index == len(starts) - 1 else latents - CROP_RIGHT_LATENTS
-        windows.append(Window(index, start, stop, latents, keep_start, keep_stop))
-    return windows
+    windows = (window_at(index, frames, True, condition) for index in range(count_windows(frames)))
+    return [window for window in windows if window is not None]
 
 
 def song_samples(frames: int, condition: ConditionConfig) -> int:

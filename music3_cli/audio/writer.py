@@ -129,6 +129,10 @@ class AudioWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.discard()
+
+    def discard(self) -> None:
+        """Close and remove the unfinished file; after `commit` there is none."""
         for file in (self._encoder, self._spool):
             if file is not None:
                 with suppress(OSError, soundfile.LibsndfileError):  # what is thrown away need not be whole

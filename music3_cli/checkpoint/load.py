@@ -16,6 +16,8 @@ from safetensors import safe_open
 
 from music3_cli.checkpoint.inventory import Checkpoint, ComponentFiles
 from music3_cli.checkpoint.layout import AUDIO_CODE_OFFSET, AUDIO_END, LAST_TOKEN
+from music3_cli.kernels.quantized import Int8Matrix, Matrix
+from music3_cli.models.acoustic import AcousticModels
 from music3_cli.models.condition import ConditionEncoder
 from music3_cli.models.talker import Talker
 from music3_cli.models.transformer import FlowTransformer
@@ -65,18 +67,29 @@ class TensorReader:
         return self._open[path]
 
 
-def _no_progress(_: int) -> None:
-    pass
+def no_progress(_: int) -> None:
+    """Tells nobody."""
 
 
 def load_talker(
-    checkpoint: Checkpoint, device: torch.device, dtype: torch.dtype, progress: Progress = _no_progress
+    checkpoint: Checkpoint,
+    device: torch.device,
+    dtype: torch.dtype,
+    progress: Progress = no_progress,
+    int8: bool = False,
 ) -> Talker:
-    """Backbone and depth decoder in `dtype` on `device`; text embeddings stay on the host."""
+    """Backbone and depth decoder in `dtype` on `device`; text embeddings stay on the host.
+
+    Args:
+        int8: the layers' matrices as int8 (kernels/quantized.py).
+    """
     architecture = checkpoint.architecture
     with torch.device("meta"):
         talker = Talker(architecture.backbone, architecture.depth)
-    talker = talker.to(dtype).to_empty(device=device)
+        talker = talker.to(dtype)
+        if int8:
+            talker.hold_layers_in_int8()
+    talker = talker.to_empty(device=device)
     backbone, depth = talker.backbone, talker.depth
     with TensorReader(checkpoint.components["language_model"], device, progress) as read:
         embed, host = "model.embed_tokens.weight", torch.device("cpu")
@@ -87,11 +100,11 @@ def load_talker(
         for index, layer in enumerate(backbone.layers):
             name = f"model.layers.{index}."
             _fuse(layer.qkv, *(read(f"{name}self_attn.{part}_proj.weight") for part in "qkv"))
-            layer.out.copy_(read(f"{name}self_attn.o_proj.weight"))
+            _fuse(layer.out, read(f"{name}self_attn.o_proj.weight"))
             layer.q_norm.copy_(read(f"{name}self_attn.q_norm.weight"))
             layer.k_norm.copy_(read(f"{name}self_attn.k_norm.weight"))
             _fuse(layer.gate_up, read(f"{name}mlp.gate_proj.weight"), read(f"{name}mlp.up_proj.weight"))
-            layer.down.copy_(read(f"{name}mlp.down_proj.weight"))
+            _fuse(layer.down, read(f"{name}mlp.down_proj.weight"))
             layer.attention_norm.copy_(read(f"{name}input_layernorm.weight"))
             layer.mlp_norm.copy_(read(f"{name}post_attention_layernorm.weight"))
         backbone.norm.copy_(read("model.norm.weight"))
@@ -102,9 +115,9 @@ def load_talker(
         for index, block in enumerate(depth.layers):
             name = f"layers.{index}."
             _fuse(block.qkv, *(read(f"{name}attn.to_{part}.weight") for part in "qkv"))
-            block.out.copy_(read(f"{name}attn.to_out.weight"))
+            _fuse(block.out, read(f"{name}attn.to_out.weight"))
             _fuse(block.gate_up, read(f"{name}gate_proj.weight"), read(f"{name}up_proj.weight"))
-            block.down.copy_(read(f"{name}down_proj.weight"))
+            _fuse(block.down, read(f"{name}down_proj.weight"))
             block.attention_norm.copy_(read(f"{name}input_layernorm.weight"))
             block.mlp_norm.copy_(read(f"{name}post_attention_layernorm.weight"))
         depth.norm.copy_(read("norm.weight"))
@@ -114,7 +127,7 @@ def load_talker(
 
 
 def load_condition_encoder(
-    checkpoint: Checkpoint, device: torch.device, dtype: torch.dtype, progress: Progress = _no_progress
+    checkpoint: Checkpoint, device: torch.device, dtype: torch.dtype, progress: Progress = no_progress
 ) -> ConditionEncoder:
     """In the talker's dtype, whatever its stored one."""
     with torch.device("meta"):
@@ -131,7 +144,7 @@ def load_condition_encoder(
 def load_transformer(
     checkpoint: Checkpoint,
     device: torch.device,
-    progress: Progress = _no_progress,
+    progress: Progress = no_progress,
     product: torch.dtype = torch.float32,
 ) -> FlowTransformer:
     """In float32, but for the blocks' matrices, which are in `product`: float16 is half the memory, and enough where
@@ -166,7 +179,7 @@ def load_transformer(
     return transformer
 
 
-def load_vocoder(checkpoint: Checkpoint, device: torch.device, progress: Progress = _no_progress) -> Vocoder:
+def load_vocoder(checkpoint: Checkpoint, device: torch.device, progress: Progress = no_progress) -> Vocoder:
     """In float32, weight norm folded."""
     with torch.device("meta"):
         vocoder = Vocoder(checkpoint.architecture.vocoder)
@@ -195,6 +208,23 @@ def load_vocoder(checkpoint: Checkpoint, device: torch.device, progress: Progres
     return vocoder
 
 
+def load_acoustic(
+    checkpoint: Checkpoint,
+    device: torch.device,
+    dtype: torch.dtype,
+    progress: Progress = no_progress,
+    product: torch.dtype = torch.float32,
+) -> AcousticModels:
+    """The three acoustic networks: the condition encoder in the talker's `dtype`, the transformer's matrices in
+    `product`.
+    """
+    return AcousticModels(
+        load_condition_encoder(checkpoint, device, dtype, progress),
+        load_transformer(checkpoint, device, progress, product),
+        load_vocoder(checkpoint, device, progress),
+    )
+
+
 def folded_weight(g: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
     """Weight norm over dimension 0 folded into one weight: g v / |v| (Salimans & Kingma 2016); so the transposed
     convolutions too.
@@ -203,9 +233,12 @@ def folded_weight(g: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
     return v * (g / norm)
 
 
-def _fuse(target: torch.Tensor, *parts: torch.Tensor) -> None:
+def _fuse(target: Matrix, *parts: torch.Tensor) -> None:
     """Stack `parts` over dimension 0 into `target`."""
     start = 0
     for part in parts:
-        target[start : start + len(part)].copy_(part)
+        if isinstance(target, Int8Matrix):
+            target.set_rows(start, part)
+        else:
+            target[start : start + len(part)].copy_(part)
         start += len(part)

@@ -9,6 +9,7 @@ import typer
 
 from music3_cli.cli import console
 from music3_cli.cli.bench_acoustic import acoustic
+from music3_cli.cli.bench_song import song
 
 app = typer.Typer(help="Measure how fast this machine is.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -19,6 +20,7 @@ def _root() -> None:
 
 
 app.command()(acoustic)
+app.command()(song)
 
 
 @app.command()

@@ -13,6 +13,7 @@ from music3_cli import __version__
 from music3_cli.cli import console
 from music3_cli.cli.bench import app as bench_app
 from music3_cli.cli.convert import convert
+from music3_cli.cli.doctor import doctor
 from music3_cli.cli.download import download
 from music3_cli.cli.inspect import app as inspect_app
 from music3_cli.cli.lint import lint
@@ -34,6 +35,7 @@ app.command()(lint)
 app.command()(download)
 app.command()(verify)
 app.command()(convert)
+app.command()(doctor)
 app.add_typer(bench_app, name="bench")
 app.add_typer(inspect_app, name="inspect")
 app.add_typer(presets_app, name="presets")

@@ -18,6 +18,7 @@ from music3_cli.events import (
     LoadProgress,
     LoadStarted,
     Note,
+    PlacementChosen,
     RunFinished,
     SongFailed,
     SongFinished,
@@ -159,7 +160,7 @@ class Bars(View):
         )
         self._tasks: dict[tuple[str, str], TaskID] = {}
         self._rates: dict[str, Rate] = {}
-        self._acoustic_since = 0.0
+        self._acoustic_since: dict[str, float] = {}
 
     def __enter__(self) -> Bars:
         self._progress.start()
@@ -192,19 +193,22 @@ class Bars(View):
             case TalkerFinished():
                 self._remove("talker", event.song)
             case AcousticStarted():
-                self._acoustic_since = time.monotonic()
+                self._acoustic_since[event.song] = time.monotonic()
                 self._bar("acoustic", event.song, f"{event.song}  acoustic", event.windows * event.steps)
             case AcousticProgress():
                 done, total = event.window * event.steps + event.step, event.windows * event.steps
-                left = clock((time.monotonic() - self._acoustic_since) * (total - done) / done)
+                left = clock((time.monotonic() - self._acoustic_since[event.song]) * (total - done) / done)
                 text = f"window {event.window + 1}/{event.windows}, step {event.step}/{event.steps}, {left} left"
                 self._move("acoustic", event.song, done, text)
+                self._progress.update(self._tasks["acoustic", event.song], total=total)
             case SongFinished() | SongFailed():
+                self._remove("talker", event.song)
                 self._remove("acoustic", event.song)
             case _:
                 pass
 
     def _bar(self, stage: str, song: str, title: str, total: int) -> None:
+        self._remove(stage, song)  # a song may be started again
         self._tasks[stage, song] = self._progress.add_task(title, total=total, text="")
 
     def _move(self, stage: str, song: str, done: int, text: str) -> None:
@@ -226,6 +230,8 @@ def describe(event: Event) -> list[str]:
             return [f"note: {event.message}"]
         case Warned():
             return [f"warning: {event.message}"]
+        case PlacementChosen():
+            return [f"placement: {event.message}"]
         case LoadFinished():
             return [f"weights loaded in {event.seconds:.1f} s"]
         case TalkerFinished():

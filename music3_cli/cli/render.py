@@ -64,6 +64,22 @@ def render(
         ),
     ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+    acoustic_device: Annotated[
+        str,
+        typer.Option(help="Of the acoustic stage: same (the talker's), auto (every other GPU), or a list like cuda:1."),
+    ] = "same",
+    placement: Annotated[
+        str, typer.Option(help="auto, resident (both stages stay loaded) or swap (by turns, in less memory).")
+    ] = "auto",
+    memory_limit: Annotated[
+        float | None, typer.Option(help="GiB of each device that may be used. [default: what is free]")
+    ] = None,
+    talker_weights: Annotated[
+        Text,
+        typer.Option(
+            help="full, or int8: half the talker's memory, another song. [default: full where the device can]"
+        ),
+    ] = None,
     no_cuda_graph: Annotated[bool, typer.Option("--no-cuda-graph", help="Run the talker's step eagerly.")] = False,
     precision: Annotated[Text, typer.Option(help="Acoustic stage: fp32, tf32 or fp16. [default: tf32]")] = None,
     talker_dtype: Annotated[Text, typer.Option(help="bf16 or fp32. [default: bf16 on a GPU, fp32 on a CPU]")] = None,
@@ -121,8 +137,10 @@ def render(
     """
     console.configure(verbose=verbose, as_json=as_json)
     from music3_cli.errors import UsageError
+    from music3_cli.jobs.machine import RunsOn
     from music3_cli.jobs.plan import ON_EXISTS, make_plan, read_songs
 
+    on = RunsOn(device, acoustic_device, placement, memory_limit, not no_cuda_graph)
     if on_exists not in ON_EXISTS:
         raise UsageError(f"--on-exists {on_exists}: one of {', '.join(ON_EXISTS)} was expected")
     flags: dict[str, Any] = {
@@ -138,6 +156,7 @@ def render(
         "artist": artist,
         "precision": precision,
         "talker_dtype": talker_dtype,
+        "talker_weights": talker_weights,
         "seed_scheme": seed_scheme,
         "bit_depth": bit_depth,
         "album": album,
@@ -171,12 +190,9 @@ def render(
         return
     from music3_cli.checkpoint.locate import find_checkpoint
 
-    def default_dtype() -> str:
-        from music3_cli.devices import default_talker_dtype, resolve_device
-
-        return default_talker_dtype(resolve_device(device))
-
-    plan = make_plan(songs, find_checkpoint(checkpoint), default_dtype, output, on_exists, keep_codes)
+    plan = make_plan(
+        songs, find_checkpoint(checkpoint), on.default_dtype, output, on_exists, keep_codes, on.default_weights
+    )
     from music3_cli.cli.plans import show_plan
 
     if not quiet or dry_run:
@@ -189,7 +205,7 @@ def render(
 
     code = 0
     with make_view(as_json=as_json, quiet=quiet, no_progress=no_progress) as view:
-        for event in run_plan(plan, device, not no_cuda_graph):
+        for event in run_plan(plan, on):
             view.take(event)
             if isinstance(event, RunFinished):
                 code = event.exit_code

@@ -17,7 +17,18 @@ from music3_cli.song.text import SourceText
 
 FIXED = ("caption", "preset", "seed", "takes", "max_duration", "seed_scheme")
 """Settings that the codes were drawn with."""
-RECORDED = ("caption", "seed", "seed_scheme", "noise_seed", "steps", "shift", "guidance", "precision", "talker_dtype")
+RECORDED = (
+    "caption",
+    "seed",
+    "seed_scheme",
+    "noise_seed",
+    "steps",
+    "shift",
+    "guidance",
+    "precision",
+    "talker_dtype",
+    "talker_weights",
+)
 NAMES = ("title", "artist", "album", "track")
 
 
@@ -61,11 +72,12 @@ def _read(path: Path, flags: Layer, exact: bool) -> Song:
     values["max_duration"] = frames_to_seconds(codes.frames)
     settings = resolve([flags, Layer(values, dict.fromkeys(values, str(path)))])
     settings["preset"] = Sourced("", "built-in")
-    if exact and settings["talker_dtype"].value != recorded.get("talker_dtype"):
-        raise UsageError(
-            f"{settings['talker_dtype'].source} {settings['talker_dtype'].value} does not go with --exact: {path} was "
-            f"made with {recorded.get('talker_dtype')}"
-        )
+    for name in ("talker_dtype", "talker_weights"):
+        if exact and settings[name].value != recorded.get(name, settings[name].value):
+            raise UsageError(
+                f"{settings[name].source} {settings[name].value} does not go with --exact: {path} was made with "
+                f"{recorded[name]}"
+            )
     # The words are the record's; the name is the file's, for messages.
     source = Lyrics(SourceText(path.name, lyrics), lyrics)
     return Song(_song_id(path), source, settings, codes=codes, exact=exact)

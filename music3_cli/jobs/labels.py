@@ -57,7 +57,11 @@ def repeat_command(request: SongRequest, checkpoint: Checkpoint) -> str:
         words += request.words_flags
         if "--instrumental" not in request.words_flags:
             words += [request.source if request.source != "<stdin>" else "-"]
-        defaults = {name: setting.default for name, setting in SETTINGS.items() if name not in ("seed", "talker_dtype")}
+        defaults = {
+            name: setting.default
+            for name, setting in SETTINGS.items()
+            if name not in ("seed", "talker_dtype", "talker_weights")
+        }
     else:
         words += ["--from-codes", request.source] + (["--exact"] if request.exact else [])
         defaults = dict(request.codes.record["settings"])

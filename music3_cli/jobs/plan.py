@@ -9,6 +9,7 @@ import os
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -207,12 +208,14 @@ def make_plan(
     output: str | None,
     on_exists: str,
     keep_codes: bool = False,
+    default_weights: Callable[[Checkpoint], str] = lambda checkpoint: "full",
 ) -> Plan:
     """Expand takes, count tokens, set ceilings, and decide about every file.
 
     Args:
         default_dtype: what the talker dtype `auto` means on the chosen device; asked when all else is right.
         keep_codes: a song is finished only with its codes file.
+        default_weights: what the talker weights `auto` mean on the chosen device; asked as `default_dtype` is.
 
     Raises:
         InputError, OutputError, ManyErrors: all that is wrong.
@@ -265,7 +268,8 @@ def make_plan(
         except Music3Error as error:
             errors.append(error)
     raise_all(errors)
-    planned = _place(takes_to_place, default_dtype, on_exists, checkpoint.digest, keep_codes)
+    dtype, weights = cache(default_dtype), cache(lambda: default_weights(checkpoint))
+    planned = _place(takes_to_place, dtype, weights, on_exists, checkpoint.digest, keep_codes)
     # A caption of a flag or a preset is every song's, and told about once.
     unique = tuple(dict.fromkeys(warnings))
     return Plan(tuple(planned), checkpoint, tuple(notes), unique, tuple(songs), keep_codes)
@@ -327,6 +331,7 @@ def _request(song: Song, prompt: Prompt, delivery: Delivery, seed: int, take: in
         seed_scheme=song.value("seed_scheme"),
         precision=song.value("precision"),
         talker_dtype=song.value("talker_dtype"),
+        talker_weights=song.value("talker_weights"),
         delivery=delivery,
         codes=song.codes,
         exact=song.exact,
@@ -342,6 +347,7 @@ def _same_file_key(path: Path) -> Path:
 def _place(
     takes: Sequence[tuple[SongRequest, Path]],
     default_dtype: Callable[[], str],
+    default_weights: Callable[[], str],
     on_exists: str,
     digest: str,
     keep_codes: bool,
@@ -352,6 +358,8 @@ def _place(
     for request, path in takes:
         if request.talker_dtype == "auto":
             request = replace(request, talker_dtype=default_dtype())
+        if request.talker_weights == "auto":
+            request = replace(request, talker_weights=default_weights())
         try:
             planned.append(_decide(request, path, on_exists, digest, keep_codes))
         except Music3Error as error:

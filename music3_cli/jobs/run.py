@@ -15,6 +15,7 @@ from music3_cli.errors import OutputError
 from music3_cli.events import Event, Note, RunFinished, SongFailed, SongFinished, SongKept, Warned
 from music3_cli.files import file_sha256
 from music3_cli.jobs.labels import repeat_command, tags_of
+from music3_cli.jobs.machine import RunsOn, limits_of
 from music3_cli.jobs.plan import Plan
 from music3_cli.jobs.sidecar import versions, write_sidecar
 from music3_cli.song.codes import codes_path, write_codes
@@ -24,12 +25,11 @@ if TYPE_CHECKING:
     from music3_cli.pipeline import Pipeline, SongRendered
 
 
-def run_plan(plan: Plan, device: str, cuda_graph: bool = True) -> Iterator[Event]:
+def run_plan(plan: Plan, on: RunsOn) -> Iterator[Event]:
     """Render what the plan says.
 
     Args:
-        device: as `--device` takes it.
-        cuda_graph: whether the talker's step may be captured.
+        on: the devices, and how they are used.
 
     Yields:
         events, the last one a `RunFinished`.
@@ -49,21 +49,21 @@ def run_plan(plan: Plan, device: str, cuda_graph: bool = True) -> Iterator[Event
     if plan.to_render:
         for folder in sorted({song.path.parent for song in plan.to_render}):
             _check_writable(folder)
-        from music3_cli.devices import resolve_device
-        from music3_cli.pipeline import Pipeline, RenderJob, SongRendered
+        from music3_cli.pipeline import RenderJob, SongRendered
 
         requests = [song.request for song in plan.to_render]
         if any(request.delivery.sample_rate != NATIVE_RATE for request in requests):
             torchaudio_resample()  # asked for before the weights are read
-        pipeline = Pipeline(plan.checkpoint, resolve_device(device), requests[0].talker_dtype, cuda_graph)
-        yield from pipeline.load(max(len(request.prompt.ids) + request.max_frames + 1 for request in requests))
+        pipeline = on.pipeline(plan.checkpoint, requests[0].talker_dtype, requests[0].talker_weights)
+        yield from pipeline.load(limits_of(requests))
         for request in requests:
             if request.exact and request.codes and request.codes.record.get("device") != pipeline.device_name:
                 made_on = request.codes.record.get("device")
                 yield Note(
                     f"{request.id}: --exact gives equal samples on {made_on} only; this is {pipeline.device_name}"
                 )
-        jobs = [RenderJob(song.request, song.path, tags_of(song.request, plan.checkpoint)) for song in plan.to_render]
+        longest_first = sorted(plan.to_render, key=lambda song: -song.request.max_frames)
+        jobs = (RenderJob(song.request, song.path, tags_of(song.request, plan.checkpoint)) for song in longest_first)
         for event in pipeline.render(jobs):
             if isinstance(event, SongRendered):
                 event = _commit(event, pipeline, plan.keep_codes)

@@ -29,16 +29,17 @@ def keep_frame(
         codes_SC, hiddens_SCH: the frame.
         counters: int64 [S] position, step, frames and limit.
         flags: alive (bool) and outcome (int64), [S].
-        kept: priming [S, C], codes [S, F + 1, C], hiddens [S, F + 1, C, H]; place F takes what is not emitted.
+        kept: priming [S, C], codes [S, F + 1, C], hiddens [S, N + 1, C, H]; the last place takes what is not emitted.
+            Frame f's hiddens are at f modulo N.
         positions: room of the cache; an idle song's position may be the first behind it.
 
     Returns:
         [2 S] int64, where the cache takes the frame's feedback, for both rows of each song.
     """
     (position_S, step_S, frames_S, limit_S), (alive_S, outcome_S) = counters, flags
-    priming_SC, kept_codes_SFC, kept_hiddens_SFCH = kept
+    priming_SC, kept_codes_SFC, kept_hiddens_SNCH = kept
     songs, books, hidden = hiddens_SCH.shape
-    behind = kept_codes_SFC.shape[1] - 1
+    behind, ring = kept_codes_SFC.shape[1] - 1, kept_hiddens_SNCH.shape[1] - 1
     if not use_kernel(hiddens_SCH):
         ended_S = alive_S & (column_S == 0)
         going_S = alive_S & ~ended_S
@@ -46,7 +47,7 @@ def keep_frame(
         place_S = torch.where(emits_S, frames_S, behind)
         slot_S = torch.arange(songs, device=place_S.device)
         kept_codes_SFC[slot_S, place_S] = codes_SC.to(kept_codes_SFC.dtype)
-        kept_hiddens_SFCH[slot_S, place_S] = hiddens_SCH
+        kept_hiddens_SNCH[slot_S, torch.where(emits_S, frames_S % ring, ring)] = hiddens_SCH
         priming_SC.copy_(torch.where((step_S == 0)[:, None], codes_SC.to(priming_SC.dtype), priming_SC))
         frames_S.add_(emits_S)
         full_S = going_S & (frames_S >= limit_S)
@@ -59,7 +60,7 @@ def keep_frame(
     position_R = torch.empty(2 * songs, device=column_S.device, dtype=torch.int64)
     _keep_frame[(songs,)](
         column_S, codes_SC, hiddens_SCH, *counters, *flags, *kept, position_R,
-        hidden, behind, positions, kept_codes_SFC.stride(0), kept_hiddens_SFCH.stride(0),
+        hidden, behind, ring, positions, kept_codes_SFC.stride(0), kept_hiddens_SNCH.stride(0),
         BOOKS=books, ROOM=triton.next_power_of_2(books), WIDTH=triton.next_power_of_2(hidden),
         ENDED=ENDED, AT_CEILING=AT_CEILING, num_warps=8, **overlap(hiddens_SCH),
     )  # fmt: skip
@@ -69,7 +70,7 @@ def keep_frame(
 @jit
 def _keep_frame(
     column, codes, hiddens, position, step, frames, limit, alive, outcome, priming, kept_codes, kept_hiddens,
-    position_out, hidden, behind, positions, codes_stride, hiddens_stride,
+    position_out, hidden, behind, ring, positions, codes_stride, hiddens_stride,
     BOOKS: tl.constexpr, ROOM: tl.constexpr, WIDTH: tl.constexpr, ENDED: tl.constexpr, AT_CEILING: tl.constexpr,
     EARLY: tl.constexpr,
 ):  # fmt: skip
@@ -89,7 +90,7 @@ def _keep_frame(
     tl.store(priming + song * BOOKS + book, frame, mask=is_book & (done == 0))
     at = tl.arange(0, WIDTH)
     inside = at < hidden
-    to = kept_hiddens + song.to(tl.int64) * hiddens_stride + place * BOOKS * hidden
+    to = kept_hiddens + song.to(tl.int64) * hiddens_stride + tl.where(emits, emitted % ring, ring) * BOOKS * hidden
     for index in tl.static_range(0, BOOKS):
         row = tl.load(hiddens + (song * BOOKS + index) * hidden + at, mask=inside)
         tl.store(to + index * hidden + at, row, mask=inside)

@@ -8,13 +8,15 @@ from dataclasses import dataclass
 import torch
 import torch.nn.functional as F
 from torch import nn
-from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.attention import SDPBackend
 
 from music3_cli.checkpoint.layout import BackboneConfig
 from music3_cli.kernels.attention import HeadNorms, LayerCache, attend
 from music3_cli.kernels.linear import gated_linear, linear_parts
 from music3_cli.kernels.norm import add_norm, rms_norm
+from music3_cli.kernels.quantized import Matrix, dense
 from music3_cli.kernels.rotary import rotary_tables, rotate
+from music3_cli.kernels.settings import attention_by
 
 REPEATABLE_ATTENTION = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 """cuDNN's attention is left out: its results do not repeat bit for bit."""
@@ -62,10 +64,10 @@ class BackboneLayer(nn.Module):
         super().__init__()
         self.config = config
         hidden = config.hidden_size
-        self.qkv = weight(config.query_size + 2 * config.kv_size, hidden)
-        self.out = weight(hidden, config.query_size)
-        self.gate_up = weight(2 * config.intermediate_size, hidden)
-        self.down = weight(hidden, config.intermediate_size)
+        self.qkv: Matrix = weight(config.query_size + 2 * config.kv_size, hidden)
+        self.out: Matrix = weight(hidden, config.query_size)
+        self.gate_up: Matrix = weight(2 * config.intermediate_size, hidden)
+        self.down: Matrix = weight(hidden, config.intermediate_size)
         self.q_norm = weight(config.head_dim)
         self.k_norm = weight(config.head_dim)
         self.attention_norm = weight(hidden)
@@ -78,8 +80,8 @@ class BackboneLayer(nn.Module):
         cache: LayerCache | None,
     ) -> torch.Tensor:
         """All positions of a prompt at once; keys and values go to the front of the cache, if there is one."""
-        c, length = self.config, x_RTH.shape[1]
-        qkv = F.linear(rms_norm(x_RTH, self.attention_norm, c.rms_norm_eps), self.qkv)
+        c, length, dtype = self.config, x_RTH.shape[1], x_RTH.dtype
+        qkv = F.linear(rms_norm(x_RTH, self.attention_norm, c.rms_norm_eps), dense(self.qkv, dtype))
         q, k, v = (part.unflatten(-1, (-1, c.head_dim)) for part in qkv.split((c.query_size, c.kv_size, c.kv_size), -1))
         q = rotate(rms_norm(q, self.q_norm, c.rms_norm_eps), *phases).transpose(1, 2)
         k = rotate(rms_norm(k, self.k_norm, c.rms_norm_eps), *phases).transpose(1, 2)
@@ -87,13 +89,14 @@ class BackboneLayer(nn.Module):
         if cache is not None:
             cache.keys_RGPD[:, :, :length], cache.values_RGPD[:, :, :length] = k, v
         shared = c.num_attention_heads // c.num_key_value_heads
-        with sdpa_kernel(REPEATABLE_ATTENTION):
+        with attention_by(*REPEATABLE_ATTENTION):
             attended = F.scaled_dot_product_attention(
                 q, k.repeat_interleave(shared, 1), v.repeat_interleave(shared, 1), is_causal=True
             )
-        x_RTH = x_RTH + F.linear(attended.transpose(1, 2).flatten(2), self.out)
-        gate, up = F.linear(rms_norm(x_RTH, self.mlp_norm, c.rms_norm_eps), self.gate_up).chunk(2, -1)
-        return x_RTH + F.linear(F.silu(gate) * up, self.down)
+        x_RTH = x_RTH + F.linear(attended.transpose(1, 2).flatten(2), dense(self.out, dtype))
+        normed = rms_norm(x_RTH, self.mlp_norm, c.rms_norm_eps)
+        gate, up = F.linear(normed, dense(self.gate_up, dtype)).chunk(2, -1)
+        return x_RTH + F.linear(F.silu(gate) * up, dense(self.down, dtype))
 
 
 class Backbone(nn.Module):

@@ -12,6 +12,7 @@ from music3_cli.kernels.depth_attention import depth_attend
 from music3_cli.kernels.embedding import embed_code
 from music3_cli.kernels.linear import gated_linear, linear_parts
 from music3_cli.kernels.norm import add_norm
+from music3_cli.kernels.quantized import Matrix
 from music3_cli.models.backbone import weight
 
 NORM_EPS = 1e-6
@@ -21,10 +22,10 @@ class DepthLayer(nn.Module):
     def __init__(self, config: DepthConfig) -> None:
         super().__init__()
         hidden = config.hidden_size
-        self.qkv = weight(3 * hidden, hidden)
-        self.out = weight(hidden, hidden)
-        self.gate_up = weight(2 * config.intermediate_size, hidden)
-        self.down = weight(hidden, config.intermediate_size)
+        self.qkv: Matrix = weight(3 * hidden, hidden)
+        self.out: Matrix = weight(hidden, hidden)
+        self.gate_up: Matrix = weight(2 * config.intermediate_size, hidden)
+        self.down: Matrix = weight(hidden, config.intermediate_size)
         self.attention_norm = weight(hidden)
         self.mlp_norm = weight(hidden)
 

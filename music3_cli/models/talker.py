@@ -8,8 +8,11 @@ from torch import nn
 from music3_cli.checkpoint.layout import AUDIO_CODE_OFFSET, SEMANTIC_CODES, BackboneConfig, DepthConfig
 from music3_cli.kernels.embedding import embed_frame
 from music3_cli.kernels.linear import linear_parts
+from music3_cli.kernels.quantized import Int8Matrix
 from music3_cli.models.backbone import Backbone, weight
 from music3_cli.models.depth import DepthDecoder
+
+LAYER_MATRICES = ("qkv", "out", "gate_up", "down")
 
 
 class Talker(nn.Module):
@@ -29,6 +32,16 @@ class Talker(nn.Module):
         self.text_embeddings = torch.empty(AUDIO_CODE_OFFSET, backbone.hidden_size)
         self.code_embeddings = weight(SEMANTIC_CODES, backbone.hidden_size)
         self.head = weight(1 + SEMANTIC_CODES, backbone.hidden_size)
+
+    def hold_layers_in_int8(self) -> None:
+        """Make room for int8 matrices in place of the layers' own; embeddings, norms, heads and the depth decoder's
+        projection stay.
+        """
+        for layer in (*self.backbone.layers, *self.depth.layers):
+            for name in LAYER_MATRICES:
+                outputs, inner = getattr(layer, name).shape
+                delattr(layer, name)
+                setattr(layer, name, Int8Matrix(outputs, inner))
 
     def embed_text(self, ids_RT: torch.Tensor) -> torch.Tensor:
         """[R, T, H] on the talker's device for host ids."""

@@ -36,6 +36,7 @@ class SongRequest:
         fast: `fast` was asked for; steps, shift and precision say what came of it.
         guidance, precision: the acoustic stage's.
         talker_dtype: `bf16` or `fp32`, resolved for the device.
+        talker_weights: `full` or `int8`, resolved for the device.
         delivery: what the file is.
         codes: known codes, which the talker then need not draw.
         exact: known codes go through the talker step by step, as in the first render.
@@ -60,6 +61,7 @@ class SongRequest:
     seed_scheme: str
     precision: str
     talker_dtype: str
+    talker_weights: str
     delivery: Delivery
     codes: SongCodes | None = field(default=None, compare=False)
     exact: bool = False
@@ -80,6 +82,7 @@ class SongRequest:
             "guidance": self.guidance,
             "precision": self.precision,
             "talker_dtype": self.talker_dtype,
+            "talker_weights": self.talker_weights,
         }
 
     def audio_settings(self) -> dict[str, object]:

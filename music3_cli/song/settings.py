@@ -180,6 +180,7 @@ SETTINGS: Mapping[str, Setting] = {
         Setting("fast", _on_off, False),
         Setting("seed_scheme", one_of("server", "diffusers"), "server"),
         Setting("precision", one_of(*PRECISIONS), "tf32"),
+        Setting("talker_weights", one_of("auto", "full", "int8"), "auto"),
         Setting("talker_dtype", one_of("auto", "bf16", "fp32"), "auto"),
         Setting("album", _text, ""),
         Setting("track", parse_track, ""),

@@ -1,24 +1,28 @@
 """Runs songs through the talker: a prefill for each, then steps that all songs in the slots share.
 
-Songs are admitted longest first, and a finished song's slot is taken by the next one while the others run.
+Songs are admitted in the order in which they come, and a finished song's slot is taken by the next one while the others
+run.
 """
 
 from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator
 
 import torch
 
 from music3_cli.kernels.keep import AT_CEILING, RUNNING
 from music3_cli.kernels.triton_support import kernels_work
 from music3_cli.models.talker import Talker
+from music3_cli.placement import RunLimits
 from music3_cli.randomness import ServerRandomness, SongRandomness
+from music3_cli.song.codes import SongCodes
 from music3_cli.talker.draws import make_draws
+from music3_cli.talker.forcing import forced_hiddens
 from music3_cli.talker.graphs import StepGraphs, bucket_of, try_capture
-from music3_cli.talker.state import Slots
+from music3_cli.talker.song import CHUNK_FRAMES, Hiddens, TalkerSong
+from music3_cli.talker.state import RING, Slots
 from music3_cli.talker.step import frame_step
 
 MOST_SLOTS = 16
@@ -37,151 +41,159 @@ def most_slots(device: torch.device) -> int:
     return MOST_SLOTS if device.type == "cuda" and kernels_work() else 1
 
 
-@dataclass
-class TalkerSong:
-    """One song on its way through the talker.
-
-    Attributes:
-        id: for events.
-        ids, unconditional_ids: [T] the prompt's two rows.
-        max_frames: the ceiling.
-        frames: emitted so far.
-        finish_reason: empty while it runs, then `end` or `ceiling`.
-        seconds: the talker's time from the song's prefill to its last frame, the other songs' included.
-    """
-
-    id: str
-    ids: Sequence[int]
-    unconditional_ids: Sequence[int]
-    max_frames: int
-    randomness: SongRandomness
-    frames: int = 0
-    finish_reason: str = ""
-    seconds: float = 0.0
-    _priming_C: torch.Tensor | None = field(default=None, repr=False)
-    _codes_FC: torch.Tensor | None = field(default=None, repr=False)
-    _hiddens_FCH: torch.Tensor | None = field(default=None, repr=False)
-
-    @property
-    def positions(self) -> int:
-        """Positions that the cache must hold: the prompt, the unemitted first step and all frames but the last."""
-        return len(self.ids) + self.max_frames + 1
-
-    @property
-    def codes(self) -> list[list[int]]:
-        """8 codes for every frame of a finished song."""
-        assert self._codes_FC is not None
-        return self._codes_FC.tolist()
-
-    @property
-    def priming(self) -> list[int]:
-        """The 8 codes of the first step, which is not emitted."""
-        assert self._priming_C is not None
-        return self._priming_C.tolist()
-
-    def frame_hiddens(self) -> torch.Tensor:
-        """[F, 8 x H] of a finished song, for the acoustic stage."""
-        assert self._hiddens_FCH is not None
-        return self._hiddens_FCH.flatten(1)
-
-    def finish(self, reason: str, priming_C: torch.Tensor, codes_FC: torch.Tensor, hiddens_FCH: torch.Tensor) -> None:
-        """All frames are known: [8] and [F, 8] codes, [F, 8, H] hiddens."""
-        self.finish_reason, self.frames = reason, len(codes_FC)
-        self._priming_C, self._codes_FC, self._hiddens_FCH = priming_C, codes_FC, hiddens_FCH
-
-    def release(self) -> None:
-        """Give the frames' memory back."""
-        self._hiddens_FCH = None
-
-
 class TalkerEngine:
     """Loaded weights, and how their steps are run: as CUDA graphs where possible and wanted.
 
     Attributes:
         eager_because: why a run that wanted graphs had none; empty where all is well.
+        hiddens_on_host: whether frames' hiddens leave the device.
     """
 
-    def __init__(self, talker: Talker, cuda_graph: bool = True) -> None:
-        self.talker = talker
+    def __init__(self, talker: Talker, cuda_graph: bool = True, hiddens_on_host: bool = False) -> None:
+        self.talker, self.hiddens_on_host = talker, hiddens_on_host
         self.device = talker.head.device
         self.cuda_graph = cuda_graph and self.device.type == "cuda"
         self.eager_because = ""
 
     @torch.inference_mode()
-    def run(self, songs: Sequence[TalkerSong], slots: int | None = None) -> Iterator[TalkerSong]:
-        """Generate all frames. Yields a song whenever it has new frames, and once more, finished, when it is whole.
+    def run(
+        self,
+        songs: Iterable[TalkerSong],
+        slots: int | None = None,
+        limits: RunLimits | None = None,
+        room: Callable[[bool], bool] = lambda idle: True,
+    ) -> Iterator[TalkerSong]:
+        """Generate all frames. The next song is asked for only when a slot is free for it.
 
-        A song that ends without a frame has no frames and the finish reason `end`. All songs have one random scheme.
+        Yields:
+            a song when it is admitted, whenever it has new frames, and once more, finished, when it is whole. A song
+            that ends without a frame has no frames and the finish reason `end`.
 
         Args:
+            songs: in the order in which they are admitted; without `limits` all are looked at first.
             slots: songs that share a step; by default what suits the device.
+            limits: what the songs need at most.
+            room: asked before a song is; True in its argument says that there is nothing else to do: it may then wait,
+                and False ends the run.
         """
-        if not songs:
-            return
-        count = min(len(songs), slots or most_slots(self.device))
-        run = _Run(self, songs, count)
-        yield from run.events()
+        if limits is None:
+            songs = list(songs)
+            if not songs:
+                return
+            limits = RunLimits.of((len(song.ids), song.max_frames) for song in songs)
+        count = min(limits.songs, slots or most_slots(self.device))
+        yield from _Run(self, iter(songs), count, limits, room).events()
 
 
 class _Run:
     """The slots of one run and who is in them."""
 
-    def __init__(self, engine: TalkerEngine, songs: Sequence[TalkerSong], count: int) -> None:
-        self.talker = engine.talker
-        self.waiting = deque(sorted(songs, key=lambda song: -song.max_frames))
+    def __init__(
+        self,
+        engine: TalkerEngine,
+        songs: Iterator[TalkerSong],
+        count: int,
+        limits: RunLimits,
+        room: Callable[[bool], bool],
+    ) -> None:
+        self.engine, self.talker, self.limits = engine, engine.talker, limits
+        self.songs, self.room = songs, room
+        self.next: TalkerSong | None = None
+        self.ended = False
         self.places: list[TalkerSong | None] = [None] * count
         self.since = [0.0] * count
         self.busy = 0.0
-        positions = max(song.positions for song in songs)
-        frames = max(song.max_frames for song in songs)
-        self.slots = Slots.empty(self.talker, count, positions, frames)
+        self.slots: Slots | None = None
         self.randomness: list[SongRandomness | None] = [None] * count
-        self.draws = make_draws(songs[0].randomness.scheme, self.talker.head.dtype, self.randomness)
+        self.scheme = ""
         self.graphs: StepGraphs | None = None
-        if engine.cuda_graph and self.draws.repeatable:
+        # A frame's outcome is read while the next one is at work.
+        self.late = engine.device.type == "cuda"
+        self.unread: deque[tuple[torch.Tensor, torch.cuda.Event | None, list[TalkerSong | None]]] = deque()
+
+    def events(self) -> Iterator[TalkerSong]:
+        started = time.perf_counter()
+        while True:
+            self._retire()
+            changed = self._admit()
+            occupied = [slot for slot, song in enumerate(self.places) if song is not None]
+            if occupied:
+                self._advance(occupied[-1] + 1)
+            changed += self._read(0 if not occupied or not self.late else 1)
+            self.busy += time.perf_counter() - started
+            yield from changed
+            started = time.perf_counter()
+            if not occupied and self.ended and self.next is None and not self.unread:
+                return
+
+    def _peek(self) -> TalkerSong | None:
+        """The next song, if there is one and it may come now."""
+        if self.next is None and not self.ended:
+            idle = not self.unread and all(song is None for song in self.places)
+            if self.room(idle):
+                self.next = next(self.songs, None)
+                self.ended = self.next is None
+            else:
+                self.ended = idle
+        return self.next
+
+    def _admit(self) -> list[TalkerSong]:
+        """Fill free slots; songs whose codes are known need none."""
+        admitted: list[TalkerSong] = []
+        for slot, place in enumerate(self.places):
+            if place is None and (song := self._peek()) is not None:
+                if song.known is not None and not song.exact:
+                    self.next = None
+                    self._force(song, song.known)
+                    return [*admitted, song]
+                if song.randomness.scheme != self.scheme:
+                    if any(other is not None for other in self.places) or self.unread:
+                        return admitted  # one random scheme at a time
+                    self._begin(song.randomness.scheme)
+                self.next = None
+                assert self.slots is not None
+                self.places[slot], self.since[slot], self.randomness[slot] = song, self.busy, song.randomness
+                self.slots.admit(slot, self._prefill(song, slot), len(song.ids), song.max_frames, _seed(song))
+                admitted.append(song)
+        return admitted
+
+    def _begin(self, scheme: str) -> None:
+        """Songs of another random scheme come now."""
+        if self.slots is None:
+            self.slots = Slots.empty(self.talker, len(self.places), self.limits.positions, self.limits.frames)
+        self.scheme = scheme
+        self.draws = make_draws(scheme, self.talker.head.dtype, self.randomness)
+        self.graphs = None
+        if self.engine.cuda_graph and self.draws.repeatable:
             # The twins ask the device for lengths, which no graph can hold.
             captured = try_capture(self._step, self.slots) if kernels_work() else NO_KERNELS
             if isinstance(captured, StepGraphs):
                 self.graphs = captured
             else:
-                engine.eager_because = captured
-        # A frame's outcome is read while the next one is at work.
-        self.late = engine.device.type == "cuda"
-        self.unread: deque[tuple[torch.Tensor, torch.cuda.Event | None, list[TalkerSong | None]]] = deque()
+                self.engine.eager_because = captured
 
     def _step(self, slots: Slots) -> None:
         frame_step(self.talker, slots, self.draws)
 
-    def events(self) -> Iterator[TalkerSong]:
-        started = time.perf_counter()
-        while True:
-            self._admit()
-            occupied = [slot for slot, song in enumerate(self.places) if song is not None]
-            if occupied:
-                self._advance(occupied[-1] + 1)
-            changed = self._read(0 if not occupied or not self.late else 1)
-            self.busy += time.perf_counter() - started
-            yield from changed
-            started = time.perf_counter()
-            if not occupied and not self.waiting and not self.unread:
-                return
-
-    def _admit(self) -> None:
-        for slot, place in enumerate(self.places):
-            if place is None and self.waiting:
-                song = self.waiting.popleft()
-                self.places[slot], self.since[slot] = song, self.busy
-                self.slots.admit(slot, self._prefill(song, slot), len(song.ids), song.max_frames, _seed(song))
-                self.randomness[slot] = song.randomness
-
     def _prefill(self, song: TalkerSong, slot: int) -> torch.Tensor:
         """The last position's hiddens [2, H]. One song at a time: its length is its own."""
+        assert self.slots is not None
         embedded_RTH = self.talker.embed_text(torch.tensor([song.ids, song.unconditional_ids]))
         cache = self.slots.cache.rows(2 * slot, 2 * slot + 2)
         return self.talker.backbone.prefill(embedded_RTH, cache)[:, -1]
 
+    def _force(self, song: TalkerSong, codes: SongCodes) -> None:
+        """All hiddens of a song whose codes are known."""
+        started = time.perf_counter()
+        for hiddens_FCH in forced_hiddens(self.talker, song.ids, torch.from_numpy(codes.steps_FC)):
+            song.hand_over(self._kept(hiddens_FCH))
+        priming_C, codes_FC = (torch.from_numpy(part) for part in (codes.priming_C, codes.codes_FC))
+        song.finish(codes.finish_reason, priming_C, codes_FC)
+        song.seconds = time.perf_counter() - started
+
     def _advance(self, used: int) -> None:
         """One step over the first slots, and its outcome on the way to the host."""
+        assert self.slots is not None
         size = bucket_of(used, self.slots.count)
         if self.graphs is not None:
             self.graphs.replay(size)
@@ -204,21 +216,55 @@ class _Run:
                 event.synchronize()
             reasons, frames = outcome.tolist()
             for slot, song in enumerate(places):
-                if song is None or song.finish_reason:
+                if song is None or song.finish_reason or song.dropped:
                     continue
                 grown, song.frames = frames[slot] > song.frames, frames[slot]
+                # One frame more than a chunk: whoever takes the chunk then knows that the song goes on behind it.
+                if song.frames - song.handed > CHUNK_FRAMES:
+                    self._hand_over(slot, song, song.handed + CHUNK_FRAMES)
                 if reasons[slot] != RUNNING:
                     self._finish(slot, song, "ceiling" if reasons[slot] == AT_CEILING else "end")
                 if grown or song.finish_reason:
                     changed.append(song)
         return changed
 
+    def _hand_over(self, slot: int, song: TalkerSong, stop: int) -> None:
+        """The hiddens of frames up to `stop`, which lie in one piece, out of the slot's ring."""
+        assert self.slots is not None
+        first = song.handed % RING
+        song.hand_over(self._kept(self.slots.hiddens_SFCH[slot, first : first + stop - song.handed], copy=True))
+
+    def _kept(self, hiddens_FCH: torch.Tensor, copy: bool = False) -> Hiddens:
+        """Hiddens where the next stage finds them, with an event behind their copy."""
+        if self.late and self.engine.hiddens_on_host:
+            kept = torch.empty(hiddens_FCH.shape, dtype=hiddens_FCH.dtype, pin_memory=True)
+            kept.copy_(hiddens_FCH, non_blocking=True)
+        else:
+            kept = hiddens_FCH.clone() if copy else hiddens_FCH
+        if not self.late:
+            return Hiddens(kept)
+        event = torch.cuda.Event()
+        event.record()
+        return Hiddens(kept, event)
+
     def _finish(self, slot: int, song: TalkerSong, reason: str) -> None:
-        kept = slice(0, song.frames)
-        slots = self.slots
-        codes_FC, hiddens_FCH = slots.codes_SFC[slot, kept].clone(), slots.hiddens_SFCH[slot, kept].clone()
-        song.finish(reason, slots.priming_SC[slot].clone(), codes_FC, hiddens_FCH)
+        assert self.slots is not None
+        if song.frames > song.handed:
+            self._hand_over(slot, song, song.frames)
+        codes_FC = self.slots.codes_SFC[slot, : song.frames].clone()
+        song.finish(song.known.finish_reason if song.known else reason, self.slots.priming_SC[slot].clone(), codes_FC)
         song.seconds = self.busy - self.since[slot]
+        self._leave(slot)
+
+    def _retire(self) -> None:
+        """Songs that nobody wants any more leave their slots."""
+        for slot, song in enumerate(self.places):
+            if song is not None and song.dropped:
+                assert self.slots is not None
+                self.slots.alive_S[slot].fill_(False)
+                self._leave(slot)
+
+    def _leave(self, slot: int) -> None:
         self.places[slot] = self.randomness[slot] = None
 
 

@@ -39,7 +39,8 @@ class StepGraphs:
                     step(view)
             torch.cuda.current_stream().wait_stream(stream)
             graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph, pool=pool):
+            # Other threads may use the device meanwhile, on streams of their own.
+            with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
                 step(view)
             self._graphs[size] = graph
         slots.clear()

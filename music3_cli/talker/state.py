@@ -6,13 +6,16 @@ from dataclasses import dataclass, fields
 
 import torch
 
-from music3_cli.checkpoint.memory import cache_bytes
 from music3_cli.kernels.keep import RUNNING
 from music3_cli.models.backbone import KVCache
 from music3_cli.models.talker import Talker
+from music3_cli.talker.song import CHUNK_FRAMES
 
 ROWS_A_SONG = 2
 """Conditional and unconditional."""
+
+RING = 2 * CHUNK_FRAMES
+"""Frames whose hiddens a slot holds: while a chunk is taken the next one grows."""
 
 
 @dataclass
@@ -29,7 +32,8 @@ class Slots:
         outcome_S: RUNNING, ENDED or AT_CEILING.
         seed_S: talker seeds of the server scheme.
         priming_SC: codes of the unemitted first step.
-        codes_SFC, hiddens_SFCH: every emitted frame; one place behind the last takes what is not emitted.
+        codes_SFC: every emitted frame; one place behind the last takes what is not emitted.
+        hiddens_SFCH: the last RING emitted frames, frame f at f modulo RING; one place more as above.
     """
 
     hidden_RH: torch.Tensor
@@ -67,7 +71,7 @@ class Slots:
             numbers(),
             torch.zeros(slots, books, dtype=torch.int32, device=head.device),
             torch.zeros(slots, frames + 1, books, dtype=torch.int32, device=head.device),
-            head.new_empty(slots, frames + 1, books, head.shape[1]),
+            head.new_empty(slots, RING + 1, books, head.shape[1]),
         )
 
     @property
@@ -98,11 +102,3 @@ class Slots:
         """Make every slot idle."""
         for tensor in (self.position_S, self.step_S, self.frames_S, self.outcome_S, self.alive_S):
             tensor.zero_()
-
-    @staticmethod
-    def bytes_a_song(talker: Talker, positions: int, frames: int) -> int:
-        """Device memory of one slot: cache and frames."""
-        config, dtype = talker.backbone.config, talker.head.dtype
-        books = talker.depth.config.num_codebooks
-        frame = books * (config.hidden_size * dtype.itemsize + 4)
-        return cache_bytes(config, positions, dtype.itemsize) + (frames + 1) * frame

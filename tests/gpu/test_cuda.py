@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from music3_cli.devices import true_fp32
-from music3_cli.talker.engine import TalkerEngine, TalkerSong
+from music3_cli.talker.engine import TalkerEngine
+from music3_cli.talker.song import TalkerSong
 from tests.conftest import EXAMPLES, Music3
 from tests.support.devices import NEEDS_CUDA
 from tests.support.stages import Stages, load_stages

@@ -14,7 +14,8 @@ from music3_cli.checkpoint.inventory import Checkpoint, open_checkpoint
 from music3_cli.devices import true_fp32
 from music3_cli.randomness import SongRandomness, song_randomness
 from music3_cli.song.prompt import Prompt, PromptTokenizer
-from music3_cli.talker.engine import TalkerEngine, TalkerSong
+from music3_cli.talker.engine import TalkerEngine
+from music3_cli.talker.song import TalkerSong
 
 CAPTION = "A slow folk song with a warm female voice, acoustic guitar and soft strings."
 LYRICS = "[Verse]\nLight on the river\nstay with me\n[Chorus]\nSing it again\n[outro]\n"
@@ -36,9 +37,9 @@ class Stages:
         return TalkerSong(f"seed {seed}", prompt.ids, prompt.unconditional_ids, frames, randomness)
 
     def talk(self, songs: Sequence[TalkerSong], most_slots: int | None = None) -> None:
-        """Run songs through the talker, by default in as many slots as suit the device."""
+        """Run songs through the talker, longest first, by default in as many slots as suit the device."""
         with true_fp32():
-            for _ in self.talker.run(songs, most_slots):
+            for _ in self.talker.run(sorted(songs, key=lambda song: -song.max_frames), most_slots):
                 pass
 
     def sound(

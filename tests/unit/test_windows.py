@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from music3_cli.acoustic.windows import plan_windows, song_samples
+from music3_cli.acoustic.windows import count_windows, plan_windows, song_samples, window_at
 from music3_cli.checkpoint.layout import COMPONENTS, ConditionConfig
 from tests.conftest import ROOT
 
@@ -44,6 +44,22 @@ def test_windows_cover_the_song(frames: int) -> None:
         assert following.start == one.start + 100 and one.stop == one.start + 200
         assert following.stop - following.start > 100
     assert all(0 <= window.keep_start < window.keep_stop <= window.latents for window in windows)
+
+
+@given(st.integers(1, 1500), st.lists(st.integers(1, 300), max_size=8))
+def test_windows_of_a_growing_song_are_those_of_the_whole(frames: int, growth: list[int]) -> None:
+    """Whatever is known when, a window that is told is never another one later."""
+    whole, told, known = plan_windows(frames, CONDITION), [], 0
+    for more in [*growth, frames]:
+        known = min(frames, known + more)
+        while (window := window_at(len(told), known, False, CONDITION)) is not None:
+            told.append(window)
+        assert all(window.stop < known for window in told)
+        # A window waits for the first frame behind it, and for nothing else.
+        assert len(told) == len(whole) or whole[len(told)].stop >= known
+    while (window := window_at(len(told), frames, True, CONDITION)) is not None:
+        told.append(window)
+    assert told == whole and len(whole) == count_windows(frames)
 
 
 def test_the_configs_imply_the_released_tensors() -> None:

@@ -1,0 +1,88 @@
+"""`music3 bench song`: whole songs from start to end, with the weights loaded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from music3_cli.cli import console
+
+SHEET = """[Intro]
+[Verse]
+Walk the long road under the morning sky
+Every window a lantern, every gate a friend
+[Chorus]
+Carry me over, carry me home
+[Verse]
+Rain on the station, light on the stone
+[Chorus]
+Carry me over, carry me home
+[Outro]
+"""
+
+
+def song(
+    checkpoint: Annotated[str | None, typer.Option(help="Folder, demo, or REPO[@REV] in the hub's cache.")] = None,
+    seconds: Annotated[float, typer.Option(help="Ceiling of each song.")] = 240,
+    songs: Annotated[int, typer.Option(help="Songs, with seeds 0, 1, ...", min=1)] = 1,
+    steps: Annotated[str | None, typer.Option(help="Euler steps a window. [default: 30]")] = None,
+    precision: Annotated[str | None, typer.Option(help="fp32, tf32 or fp16. [default: tf32]")] = None,
+    talker_dtype: Annotated[str | None, typer.Option(help="bf16 or fp32.")] = None,
+    talker_weights: Annotated[str | None, typer.Option(help="full or int8.")] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+    acoustic_device: Annotated[str, typer.Option(help="same, auto, or a list like cuda:1.")] = "same",
+    placement: Annotated[str, typer.Option(help="auto, resident or swap.")] = "auto",
+    memory_limit: Annotated[float | None, typer.Option(help="GiB of each device that may be used.")] = None,
+    no_cuda_graph: Annotated[bool, typer.Option("--no-cuda-graph", help="Run the talker's step eagerly.")] = False,
+    timeline: Annotated[Path | None, typer.Option(help="Draw both stages over time into this .png or .svg.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="A JSON document instead of text.")] = False,
+) -> None:
+    """Time whole songs, from the first token to the last file, with the weights loaded.
+
+    A first short song, which is not counted, brings kernels and libraries to work. Songs go on to the ceiling unless
+    the model ends them; the report says how they ended.
+    """
+    console.configure(as_json=as_json)
+    if timeline is not None:
+        from music3_cli.audio.plot import check_plottable
+
+        check_plottable()
+    import tempfile
+    from dataclasses import asdict
+
+    from music3_cli.checkpoint.locate import find_checkpoint
+    from music3_cli.jobs.bench import draw_timeline, time_songs
+    from music3_cli.jobs.machine import RunsOn
+
+    found = find_checkpoint(checkpoint)
+    on = RunsOn(device, acoustic_device, placement, memory_limit, not no_cuda_graph)
+    settings: dict[str, object] = {
+        "steps": steps,
+        "precision": precision,
+        "talker_dtype": talker_dtype,
+        "talker_weights": talker_weights,
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        sheet = Path(folder) / "bench.txt"
+        sheet.write_text(SHEET, encoding="utf-8")
+        timing = time_songs(found, on, str(sheet), seconds, songs, settings)
+    if timeline is not None:
+        draw_timeline(timing, timeline, f"{songs} song{'s' * (songs != 1)}, {timing.placement}")
+    if as_json:
+        console.document({"checkpoint": found.name, "real_time": timing.real_time, **asdict(timing)})
+        return
+    console.data(f"placement: {timing.placement}")
+    console.data(f"weights loaded in {timing.load_seconds:.1f} s, warmed up in {timing.warm_up_seconds:.1f} s")
+    console.data(
+        f"{songs} song{'s' * (songs != 1)}, {timing.frames} frames, {timing.windows} windows: "
+        f"{timing.audio_seconds:.1f} s of sound in {timing.seconds:.1f} s, {timing.real_time:.2f}x real time"
+    )
+    console.data(
+        f"talker at work {timing.talker_seconds:.1f} s, acoustic stage {timing.acoustic_seconds:.1f} s, both at once "
+        f"{timing.overlap_seconds:.1f} s; first file after {timing.first_file_seconds:.1f} s"
+    )
+    if timing.peak_bytes:
+        console.data(f"peak {timing.peak_bytes / 2**30:.1f} GiB on a device")
+    console.data(f"ended: {', '.join(timing.finish_reasons)}")

@@ -1,0 +1,1 @@
+"""How talker and acoustic stage work together: songs between them, threads, and weights that come and go."""
