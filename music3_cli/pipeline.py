@@ -254,7 +254,7 @@ class Pipeline:
         return [self._engine(weights.take()) for weights in self._acoustic_weights]
 
     def _engine(self, models: AcousticModels) -> AcousticEngine:
-        return AcousticEngine(models.condition, models.transformer, models.vocoder)
+        return AcousticEngine(models.condition, models.transformer, models.vocoder, self.cuda_graph)
 
     def _talk(self, talker: Talker, jobs: Iterator[RenderJob], desk: Desk) -> Generator[Event]:
         """The talker's side: songs begin, their news go to the desk."""

@@ -6,25 +6,27 @@ Measures on the device; prints nothing.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 import torch.nn.functional as F
 
 from music3_cli.acoustic.engine import AcousticEngine, Problem
-from music3_cli.acoustic.flow import GUIDANCE, guidance_rows, guided_velocity, schedule
-from music3_cli.acoustic.precision import Precision, precision_on
+from music3_cli.acoustic.flow import GUIDANCE, guidance_rows, schedule
+from music3_cli.acoustic.graphs import VelocityGraph
+from music3_cli.acoustic.precision import precision_on
 from music3_cli.acoustic.windows import HOP_FRAMES, WINDOW_FRAMES
 from music3_cli.checkpoint.layout import TransformerConfig
 from music3_cli.kernels.triton_support import twins_only
 from music3_cli.randomness import ServerRandomness
 from music3_cli.timing import seconds_of, wait
 
-VARIANTS = ("product", "plain", "compiled", "graph")
-"""As the product runs; without kernels; without kernels and each block compiled by torch; as the product, in a CUDA
-graph, which takes the host's time away.
+VARIANTS = ("product", "plain", "eager", "compiled")
+"""As the product runs, on a GPU in a CUDA graph; without graph and kernels; without the graph alone; without both and
+each block compiled by torch.
 """
 
 
@@ -146,28 +148,23 @@ def measure_steps(
     """
     device, problem = engine.device, _problem(engine, 0)
     flops = step_flops(engine.transformer.config, problem.window.latents)
-    conditions = guidance_rows(problem.condition_LC)
-    token = engine.tokens(schedule(2))[1]
-
-    def velocity(precision: Precision) -> torch.Tensor:
-        with precision.policy():
-            parts = problem.noise_LC, token, conditions, GUIDANCE, precision.dtypes
-            return guided_velocity(engine.transformer, *parts)
-
+    inputs = problem.noise_LC, engine.tokens(schedule(2))[1], guidance_rows(problem.condition_LC)
     with twins_only():
-        exact = velocity(precision_on("fp32", device))
+        exact = engine.velocity(precision_on("fp32", device), GUIDANCE)(*inputs)
     for name in names:
         precision = precision_on(name, device)
+        velocity = engine.velocity(precision, GUIDANCE)
         for variant in variants:
             with as_variant(engine, variant):
                 started = time.perf_counter()
-                error = _relative(velocity(precision), exact)
+                error = _relative(velocity(*inputs), exact)
                 wait(device)
                 first = time.perf_counter() - started
                 for _ in range(2):
-                    velocity(precision)
-                run = _captured(lambda: velocity(precision)) if variant == "graph" else lambda: velocity(precision)  # noqa: B023
-                seconds = seconds_of(run, device, _repeats(device))
+                    velocity(*inputs)
+                captured = variant == "product" and device.type == "cuda"
+                run = VelocityGraph(velocity, *inputs) if captured else velocity
+                seconds = seconds_of(partial(run, *inputs), device, _repeats(device))
             tflops = flops / seconds / 1e12
             share = tflops / rates[name] if name in rates else 0.0
             start = max(0.0, first - seconds)
@@ -185,7 +182,7 @@ def measure_vocoder(engine: AcousticEngine, names: Sequence[str], variants: Sequ
     for name in names:
         precision = precision_on(name, device)
         for variant in variants:
-            with twins_only() if variant != "product" else nullcontext(), precision.policy():
+            with twins_only() if variant not in ("product", "eager") else nullcontext(), precision.policy():
                 kept = seconds_of(
                     lambda: engine.vocoder.decode(latents, window.keep_start, window.keep_stop),
                     device,
@@ -232,19 +229,6 @@ def _problem(engine: AcousticEngine, seed: int) -> Problem:
     width = encoder.config.condition_hidden_dim * encoder.config.num_condition_layers
     hiddens = torch.randn(WINDOW_FRAMES, width, device=engine.device, generator=generator)
     return engine.problem(engine.windows(WINDOW_FRAMES)[0], hiddens, ServerRandomness(seed), None)
-
-
-def _captured(run: Callable[[], object]) -> Callable[[], object]:
-    """`run`, which has run before, as a CUDA graph."""
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        run()
-    torch.cuda.current_stream().wait_stream(side)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        run()
-    return graph.replay
 
 
 def _relative(ours: torch.Tensor, exact: torch.Tensor) -> float:

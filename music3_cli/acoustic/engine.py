@@ -18,9 +18,11 @@ from music3_cli.acoustic.flow import (
     schedule,
     take_over_condition,
 )
+from music3_cli.acoustic.graphs import Velocity, VelocityGraphs
 from music3_cli.acoustic.precision import Precision, precision_on, wider
-from music3_cli.acoustic.windows import Window, plan_windows
+from music3_cli.acoustic.windows import WINDOW_FRAMES, Window, plan_windows
 from music3_cli.devices import true_fp32
+from music3_cli.kernels.triton_support import use_kernel
 from music3_cli.models.condition import ConditionEncoder
 from music3_cli.models.transformer import FlowTransformer
 from music3_cli.models.vocoder import Vocoder
@@ -69,9 +71,17 @@ class AcousticEngine:
     widens one block at a time where a window is solved again.
     """
 
-    def __init__(self, condition: ConditionEncoder, transformer: FlowTransformer, vocoder: Vocoder) -> None:
+    def __init__(
+        self, condition: ConditionEncoder, transformer: FlowTransformer, vocoder: Vocoder, cuda_graph: bool = True
+    ) -> None:
         self.condition, self.transformer, self.vocoder = condition, transformer, vocoder
         self.device = transformer.proj_in.device
+        self.graphs = VelocityGraphs(cuda_graph and self.device.type == "cuda")
+
+    @property
+    def _full_window(self) -> int:
+        """Latents of a window of full length."""
+        return self.condition.config.latents(WINDOW_FRAMES)
 
     def windows(self, frames: int) -> list[Window]:
         return plan_windows(frames, self.condition.config)
@@ -158,15 +168,27 @@ class AcousticEngine:
         """
         x_LC, carry = problem.noise_LC, problem.carry
         conditions_2LC = guidance_rows(problem.condition_LC)
+        velocity = self.velocity(precision, guidance)
+        if len(x_LC) == self._full_window:  # of other lengths a song has one at most
+            velocity = self.graphs.of(
+                (precision.name, guidance, use_kernel(x_LC)), velocity, x_LC, tokens[0], conditions_2LC
+            )
         for step, token_C in enumerate(tokens):
             time, following = times[step], times[step + 1]
             if carry:
                 x_LC = hold_overlap(x_LC, problem.noise_LC, carry, time)
-            with precision.policy():
-                velocity = guided_velocity(self.transformer, x_LC, token_C, conditions_2LC, guidance, precision.dtypes)
-            x_LC = x_LC + (following - time) * velocity
+            x_LC = x_LC + (following - time) * velocity(x_LC, token_C, conditions_2LC)
             yield Solved(problem.window, step + 1)
         return end_on_carry(x_LC, carry) if carry else x_LC
+
+    def velocity(self, precision: Precision, guidance: float) -> Velocity:
+        """What a step computes."""
+
+        def compute(x_LC: torch.Tensor, token_C: torch.Tensor, conditions_2LC: torch.Tensor) -> torch.Tensor:
+            with precision.policy():
+                return guided_velocity(self.transformer, x_LC, token_C, conditions_2LC, guidance, precision.dtypes)
+
+        return compute
 
     def decode(self, latents_LC: torch.Tensor, window: Window, precision: Precision) -> torch.Tensor:
         """The kept span of a window's latents, as in `Sound`."""

@@ -11,6 +11,7 @@ from torch.nn.attention import SDPBackend
 
 from music3_cli.devices import arithmetic
 from music3_cli.kernels.settings import attention_by
+from music3_cli.kernels.triton_support import kernels_work
 from music3_cli.models.transformer import BlockDtypes
 
 WIDER = {"fp16": "tf32", "tf32": "fp32"}
@@ -26,7 +27,7 @@ class Precision:
         arithmetic: what the device really does; `fp32` for `tf32` where there is no TF32.
         tf32: products and convolutions of float32 tensors use TF32.
         dtypes: of the transformer's blocks.
-        flash: attention by the flash kernel, which repeats bit for bit; otherwise torch chooses.
+        flash: torch's attention is the flash kernel, which repeats bit for bit; where ours runs there is no need.
     """
 
     name: str
@@ -52,11 +53,12 @@ def precision_on(name: str, device: torch.device) -> Precision:
     float16 products with all else in float32.
     """
     capable = device.type == "cuda" and torch.version.hip is None and torch.cuda.get_device_capability(device) >= (8, 0)
+    flash = capable and not kernels_work()
     half, single = torch.float16, torch.float32
     if name == "fp16":
-        return Precision(name, "fp16", capable, BlockDtypes(half, half), capable)
+        return Precision(name, "fp16", capable, BlockDtypes(half, half), flash)
     if name == "tf32" and capable:
-        return Precision(name, "tf32", True, BlockDtypes(single, half), True)
+        return Precision(name, "tf32", True, BlockDtypes(single, half), flash)
     return Precision(name, "fp32", False, BlockDtypes(), False)
 
 

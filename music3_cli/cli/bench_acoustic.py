@@ -20,7 +20,7 @@ def acoustic(
     steps: Annotated[int, typer.Option(min=1, max=1000, help="Euler steps a window.")] = 30,
     seeds: Annotated[int, typer.Option(min=0, max=100, help="Windows that every policy's error is measured on.")] = 3,
     variants: Annotated[
-        bool, typer.Option("--variants", help="Also without kernels, and on a GPU compiled by torch.")
+        bool, typer.Option("--variants", help="Also without the CUDA graph, without kernels, and compiled by torch.")
     ] = False,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="A JSON document instead of text.")] = False,

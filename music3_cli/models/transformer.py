@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from music3_cli.checkpoint.layout import TransformerConfig
+from music3_cli.kernels.full_attention import full_attention
 from music3_cli.kernels.gate import gate
 from music3_cli.kernels.layer_norm import Affine, add_bias, add_layer_norm, layer_norm
 from music3_cli.kernels.rotary import rotary_tables
@@ -19,9 +20,6 @@ from music3_cli.models.backbone import weight
 
 ROTARY_THETA = 10000.0
 NORM_EPS = 1e-5
-
-MOST_TABLES = 8
-"""Lengths whose rotary tables are kept; windows have two lengths, and a song's last one its own."""
 
 Matrices = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]
 """A block's matrices: qkv, out, ff_in, ff_out."""
@@ -89,7 +87,7 @@ class TransformerBlock(nn.Module):
         """
         qkv, out, ff_in, ff_out = matrices
         heads = split_heads(F.linear(normed_BTC, qkv), tables, self.head_dim, attention)
-        attended = F.scaled_dot_product_attention(*heads).transpose(1, 2).flatten(2).to(normed_BTC.dtype)
+        attended = full_attention(*heads, normed_BTC.dtype)
         norm2 = self.norm2_weight, self.norm2_bias
         x_BTC, normed_BTC = add_layer_norm(x_BTC, F.linear(attended, out), None, norm2, NORM_EPS, normed_BTC.dtype)
         product = F.linear(gate(F.linear(normed_BTC, ff_in), self.ff_in_bias), ff_out)
@@ -114,7 +112,7 @@ class FlowTransformer(nn.Module):
         )
         self.proj_out = weight(channels, inner)
         self.postprocess = weight(channels, channels)
-        self._tables: dict[int, Tables] = {}
+        self._tables: Tables | None = None
 
     def forward(
         self,
@@ -158,9 +156,8 @@ class FlowTransformer(nn.Module):
         return F.linear(F.silu(F.linear(features, self.time1, self.time1_bias)), self.time2, self.time2_bias)
 
     def _tables_of(self, positions: int, device: torch.device) -> Tables:
-        if positions not in self._tables:
-            if len(self._tables) == MOST_TABLES:
-                del self._tables[next(iter(self._tables))]
-            every = torch.arange(positions, device=device)
-            self._tables[positions] = rotary_tables(every, self.config.rotary_dim, ROTARY_THETA)
-        return self._tables[positions]
+        """The first `positions` of one pair of tables, which grows to the longest window."""
+        if self._tables is None or len(self._tables[0]) < positions:
+            self._tables = rotary_tables(torch.arange(positions, device=device), self.config.rotary_dim, ROTARY_THETA)
+        cos, sin = self._tables
+        return cos[:positions], sin[:positions]

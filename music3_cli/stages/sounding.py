@@ -19,7 +19,7 @@ from music3_cli.audio.tags import Tags
 from music3_cli.audio.writer import AudioWriter, WrittenAudio
 from music3_cli.checkpoint.architecture import Architecture
 from music3_cli.errors import OutputError, SongError
-from music3_cli.events import AcousticProgress, AcousticStarted, Event, SongFailed, WindowFinished
+from music3_cli.events import AcousticProgress, AcousticStarted, Event, SongFailed, Warned, WindowFinished
 from music3_cli.randomness import dither_words
 from music3_cli.song.codes import SongCodes
 from music3_cli.song.request import SongRequest
@@ -138,6 +138,8 @@ class Sounding:
         for part in self._parts:
             if isinstance(part, Sound):
                 self._write(part, self._writer)
+                if (reason := engine.graphs.eager_because) and not self._seams[1:]:
+                    yield Warned(f"the acoustic stage runs without CUDA graphs, slower: {reason}")
                 yield WindowFinished(song.id, part.window.index, time.perf_counter() - started)
                 break
             if isinstance(part, Redone):

@@ -8,7 +8,9 @@ import pytest
 import torch
 
 from music3_cli.acoustic.engine import Redone, Sound
+from music3_cli.acoustic.graphs import VelocityGraphs
 from music3_cli.acoustic.precision import precision_on
+from music3_cli.kernels.full_attention import full_attention
 from music3_cli.kernels.gate import gate
 from music3_cli.kernels.layer_norm import add_layer_norm, layer_norm
 from music3_cli.kernels.rotary import rotary_tables
@@ -76,6 +78,17 @@ def test_split_heads(seed: int, dtype: torch.dtype, out: torch.dtype) -> None:
 
 @SEEDS
 @DTYPES
+@pytest.mark.parametrize("length", [1, 64, 101, 690])
+def test_full_attention(seed: int, dtype: torch.dtype, length: int) -> None:
+    torch.manual_seed(seed)
+    qkv = normal(2, length, 3 * 32 * 64, dtype=torch.float16)
+    heads = tuple(part.unflatten(-1, (-1, 64)).transpose(1, 2) for part in qkv.chunk(3, -1))
+    exact = torch.nn.functional.scaled_dot_product_attention(*doubled(*heads)).transpose(1, 2).flatten(2)
+    close(full_attention(*heads, dtype), exact, 1e-3)  # the weights are rounded to 11 bits
+
+
+@SEEDS
+@DTYPES
 def test_gate(seed: int, dtype: torch.dtype) -> None:
     torch.manual_seed(seed)
     product, bias = normal(2, 690, 2 * 8192, dtype=dtype) * 3, normal(2 * 8192)
@@ -138,6 +151,18 @@ def test_the_same_bits_again_and_between_other_songs(on_cuda: Stages, name: str)
         on_cuda.sound(hiddens_of(on_cuda, 7, 130), ServerRandomness(7), 2, other)
         torch.empty(2**26, device="cuda").normal_()
         assert torch.equal(on_cuda.sound(hiddens, ServerRandomness(6), 4, name), first)
+
+
+@pytest.mark.parametrize("name", ["fp32", "tf32", "fp16"])
+def test_a_graph_gives_the_same_bits(demo_root: Path, name: str) -> None:
+    with_graphs, without = load_stages(demo_root, "cuda"), load_stages(demo_root, "cuda")
+    without.acoustic.graphs = VelocityGraphs(wanted=False)
+    hiddens = hiddens_of(with_graphs, 9, 430)
+    for seed in (1, 2):
+        captured = with_graphs.sound(hiddens, ServerRandomness(seed), 3, name)
+        assert torch.equal(captured, without.sound(hiddens, ServerRandomness(seed), 3, name))
+    assert len(with_graphs.acoustic.graphs) == 1 and not len(without.acoustic.graphs)
+    assert not with_graphs.acoustic.graphs.eager_because
 
 
 def test_two_songs_at_once_have_their_own_bits_and_policies(on_cuda: Stages) -> None:
