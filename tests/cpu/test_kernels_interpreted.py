@@ -13,8 +13,7 @@ from tests.conftest import ROOT
 
 SCRIPT = """
 from music3_cli.checkpoint.locate import find_checkpoint
-from music3_cli.kernels import attention, depth_attention, embedding, keep, linear, norm
-from music3_cli.talker import draws
+from music3_cli.kernels.triton_support import twins_only, use_kernel
 from tests.support.stages import load_stages
 
 stages = load_stages(find_checkpoint("demo").root)
@@ -27,10 +26,10 @@ def render():
 
 
 with_kernels = render()
-assert linear.use_kernel(stages.talker.talker.head)
-for module in (linear, norm, attention, depth_attention, embedding, keep, draws):
-    module.use_kernel = lambda _: False
-for kernel, twin in zip(with_kernels, render(), strict=True):
+assert use_kernel(stages.talker.talker.head)
+with twins_only():
+    with_twins = render()
+for kernel, twin in zip(with_kernels, with_twins, strict=True):
     assert kernel.codes == twin.codes
     difference = (kernel.frame_hiddens() - twin.frame_hiddens()).abs().max().item()
     assert 0 < difference < 1e-5, difference

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from music3_cli.devices import true_fp32
+from music3_cli.kernels.triton_support import twins_only
 from music3_cli.talker.engine import TalkerEngine
 from music3_cli.talker.song import TalkerSong
 from tests.conftest import EXAMPLES, Music3
@@ -128,16 +129,14 @@ def test_settings_of_the_process_are_left_alone(music3: Music3, tmp_path: Path) 
 
 
 def test_without_kernels_the_twins_run_and_it_is_said(demo_root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from music3_cli.kernels import attention, depth_attention, heads, linear, norm
-    from music3_cli.talker import draws, engine
+    from music3_cli.talker import engine
 
     stages = load_stages(demo_root, "cuda", torch.float32)
     with_kernels, with_twins = stages.song(40, 5), stages.song(40, 5)
     stages.talk([with_kernels])
-    for module in (attention, depth_attention, heads, linear, norm, draws):
-        monkeypatch.setattr(module, "use_kernel", lambda _: False)
     monkeypatch.setattr(engine, "kernels_work", lambda: False)
     assert engine.most_slots(torch.device("cuda")) == 1
-    stages.talk([with_twins])
+    with twins_only():
+        stages.talk([with_twins])
     assert "Triton" in stages.talker.eager_because
     assert with_twins.codes == with_kernels.codes

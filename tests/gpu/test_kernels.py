@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 import torch
 
-from music3_cli.kernels import attention, depth_attention, embedding, keep, linear, norm
 from music3_cli.kernels.attention import HeadNorms, LayerCache, attend
 from music3_cli.kernels.depth_attention import depth_attend
 from music3_cli.kernels.draw import draw_columns
@@ -14,6 +13,7 @@ from music3_cli.kernels.keep import AT_CEILING, ENDED, RUNNING, keep_frame
 from music3_cli.kernels.linear import gated_linear, linear_parts, sum_parts
 from music3_cli.kernels.norm import add_norm
 from music3_cli.kernels.rotary import rotary_tables
+from music3_cli.kernels.triton_support import twins_only
 from music3_cli.randomness import gumbel
 from music3_cli.talker.sampling import residual_candidates, semantic_candidates
 from tests.support.devices import NEEDS_CUDA
@@ -39,17 +39,10 @@ def close(ours: torch.Tensor, exact: torch.Tensor, bound: float) -> None:
     assert ((ours.double() - exact).norm() / exact.norm()).item() < bound
 
 
-@pytest.fixture
-def twins(monkeypatch: pytest.MonkeyPatch):
+def twins(function, *arguments):
     """Runs a function with every kernel replaced by its twin."""
-
-    def run(function, *arguments):
-        with monkeypatch.context() as patch:
-            for module in (linear, norm, attention, depth_attention, embedding, keep):
-                patch.setattr(module, "use_kernel", lambda _: False)
-            return function(*arguments)
-
-    return run
+    with twins_only():
+        return function(*arguments)
 
 
 @DTYPES
@@ -84,7 +77,7 @@ def test_add_norm(dtype: torch.dtype) -> None:
 
 @DTYPES
 @pytest.mark.parametrize("length", [1, 2, 64, 65, 129, 700, 1024, 1025, 4000])
-def test_attend(dtype: torch.dtype, length: int, twins) -> None:
+def test_attend(dtype: torch.dtype, length: int) -> None:
     rows, groups, query_heads, dim, room = 4, 8, 32, 128, length + 50
     parts = normal(2, rows, (query_heads + 2 * groups) * dim)
     norms = HeadNorms(normal(dim, dtype=dtype), normal(dim, dtype=dtype), 1e-6)
@@ -113,7 +106,7 @@ def test_attend(dtype: torch.dtype, length: int, twins) -> None:
 
 
 @DTYPES
-def test_depth_attend(dtype: torch.dtype, twins) -> None:
+def test_depth_attend(dtype: torch.dtype) -> None:
     rows, query_heads, dim = 6, 16, 256
     ours = torch.zeros(2, rows, query_heads, 8, dim, device="cuda", dtype=dtype)
     exact = ours.double()
@@ -138,7 +131,7 @@ def test_draws_are_those_of_the_twin(dtype: torch.dtype, columns: int) -> None:
 
 
 @DTYPES
-def test_embeddings(dtype: torch.dtype, twins) -> None:
+def test_embeddings(dtype: torch.dtype) -> None:
     semantic, residual = normal(16384, 4096, dtype=dtype), normal(7 * 1024, 4096, dtype=dtype)
     codes = torch.randint(0, 1024, (5, 8), device="cuda")
     assert torch.equal(embed_code(codes[:, 2], residual, 1024, 2), twins(embed_code, codes[:, 2], residual, 1024, 2))
@@ -146,7 +139,7 @@ def test_embeddings(dtype: torch.dtype, twins) -> None:
     close(embed_frame(codes, semantic, residual, 1024, 2), exact, RELATIVE[dtype])
 
 
-def test_keep_frame(twins) -> None:
+def test_keep_frame() -> None:
     songs, frames, hidden = 6, 4, 4096
     column = torch.tensor([3, 0, 5, 5, 0, 9], device="cuda")
     codes = torch.randint(0, 1024, (songs, 8), device="cuda")
