@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import time
+from pathlib import Path
 
 import torch
 
@@ -29,7 +30,7 @@ CAPTION, LYRICS = (
     "A slow folk song with acoustic guitar.",
     "[Verse]\nLight on the river\nstay with me\n[Chorus]\nSing\n",
 )
-device, bf16 = torch.device("cuda"), torch.bfloat16
+device, bf16 = torch.device("cuda" if torch.cuda.is_available() else "cpu"), torch.bfloat16
 
 
 def parse() -> argparse.Namespace:
@@ -42,7 +43,7 @@ def parse() -> argparse.Namespace:
 
 
 options = parse()
-checkpoint = open_checkpoint(options.checkpoint)
+checkpoint = open_checkpoint(Path(options.checkpoint))
 tokenizer = PromptTokenizer.from_file(checkpoint.tokenizer_file)
 
 
@@ -68,6 +69,10 @@ def run(engine: TalkerEngine, songs: list[TalkerSong], slots: int) -> dict[str, 
     return digests
 
 
+def neighbours() -> list[TalkerSong]:
+    return [song(100 + index, options.frames // 2 + 20 * index, 1 + index % 3) for index in range(16)]
+
+
 def graphs_and_neighbours(talker: Talker) -> None:
     engine, frames = TalkerEngine(talker), options.frames
     alone = run(engine, [song(7, frames)], 1)["7"]
@@ -77,12 +82,12 @@ def graphs_and_neighbours(talker: Talker) -> None:
         f"graph = eager, {frames} frames, codes and hiddens: {alone} {eager} {'equal' if alone == eager else 'DIFFER'}"
     )
     # Neighbours of other prompts and lengths; slots are filled in the songs' order.
-    others = [song(100 + index, frames // 2 + 20 * index, 1 + index % 3) for index in range(16)]
     for place in (0, 5, 15):
+        others = neighbours()
         company = [*others[:place], song(7, frames), *others[place:15]]
         found = run(engine, company, 16)["7"]
         data(f"in slot {place} of 16: {found} {'equal' if found == alone else 'DIFFERS'}")
-    late = run(engine, [*others, song(8, 40), song(7, frames)], 16)["7"]
+    late = run(engine, [*neighbours(), song(8, 40), song(7, frames)], 16)["7"]
     data(f"admitted late, other neighbours: {late} {'equal' if late == alone else 'DIFFERS'}")
 
 
@@ -101,7 +106,7 @@ def teacher_forced(talker: Talker) -> None:
     one, hiddens = song(3, 300), []
     for each in TalkerEngine(talker).run([one], 1):
         hiddens += [part.wait().clone() for part in each.take_hiddens()]
-    by_steps = torch.cat(hiddens)
+    by_steps = torch.cat(hiddens).unflatten(1, (8, -1))
     steps_FC = torch.tensor([one.priming, *one.codes])
     at_once = torch.cat(list(forced_hiddens(talker, one.ids, steps_FC)))
     root = str(checkpoint.root)
@@ -133,7 +138,7 @@ def teacher_forced(talker: Talker) -> None:
 def longest(talker: Talker) -> None:
     """One song that fills the context, with fifteen others, in slots of the longest kind beside the acoustic stage."""
     acoustic = load.load_acoustic(checkpoint, device, bf16, lambda _: None)
-    limit, frames = 10_240, options.longest
+    limit, frames = checkpoint.architecture.backbone.max_position_embeddings, options.longest
     ids, unconditional = (
         list(row)[: limit - frames - 1]
         for row in (tokenizer.prompt(CAPTION, LYRICS * 99).ids, song(0, 1, 99).unconditional_ids)
@@ -150,18 +155,21 @@ def longest(talker: Talker) -> None:
     assert handed == full.frames == len(codes) == frames and full.finish_reason == "ceiling"
     assert codes.min() >= 0 and codes[:, 0].max() < 16384 and codes[:, 1:].max() < 1024
     data(
-        f"{frames} frames behind {len(ids)} tokens (position {len(ids) + frames} of {limit}): all {handed} handed over, "
-        f"{seconds:.1f} s; sixteen slots of this size beside the acoustic stage: peak "
-        f"{torch.cuda.max_memory_allocated() / 2**30:.1f} GiB"
+        f"{frames} frames behind {len(ids)} tokens (position {len(ids) + frames} of {limit}): all {handed} handed "
+        f"over, {seconds:.1f} s; sixteen slots of this size beside the acoustic stage: peak "
+        f"{torch.cuda.max_memory_allocated() / 2**30 if device.type == 'cuda' else 0:.1f} GiB"
     )
     del acoustic
 
 
 with torch.inference_mode(), true_fp32():
     talker = load.load_talker(checkpoint, device, bf16)
+    if device.type == "cuda":
+        talker.head[0].zero_()  # random weights: no song ends by itself; the demo is made so
     graphs_and_neighbours(talker)
     if not options.no_peer:
         teacher_forced(talker)
-    torch.cuda.empty_cache()
-    torch.cuda.reset_peak_memory_stats()
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
     longest(talker)

@@ -69,7 +69,7 @@ def _overlaps(device: torch.device) -> bool:
 
 def overlap(x: torch.Tensor) -> dict[str, bool]:
     """Launch options with which a kernel's programs may start while the kernel before is still at work, from Hopper on
-    (programmatic dependent launch). Such a kernel waits for its predecessor before it reads what that made, see `begin`.
+    (programmatic dependent launch). Such a kernel waits for its predecessor before it reads what that made: `begin`.
     """
     early = not INTERPRETED and _overlaps(x.device)
     return {"EARLY": early, "launch_pdl": early} if early else {"EARLY": False}
@@ -77,8 +77,8 @@ def overlap(x: torch.Tensor) -> dict[str, bool]:
 
 @jit
 def begin(EARLY: tl.constexpr):
-    """Wait for the predecessor; what kernels before that one made is there already, weights above all. Only then may the
-    successor start: programs of a kernel that waits for a kernel that waits would take room from the one at work.
+    """Wait for the predecessor; what kernels before that one made is there already, weights above all. Only then may
+    the successor start: programs of a kernel that waits for a kernel that waits would take room from the one at work.
 
     Every program of a kernel comes by here, with or without work of its own.
     """
