@@ -164,8 +164,6 @@ def longest(talker: Talker) -> None:
 
 with torch.inference_mode(), true_fp32():
     talker = load.load_talker(checkpoint, device, bf16)
-    if device.type == "cuda":
-        talker.head[0].zero_()  # random weights: no song ends by itself; the demo is made so
     graphs_and_neighbours(talker)
     if not options.no_peer:
         teacher_forced(talker)
