@@ -25,7 +25,7 @@ from music3_cli.checkpoint.workers import finish
 from music3_cli.errors import OutputError
 from music3_cli.song.prompt import SPECIAL_TOKENS
 
-DEMO_REVISION = 3
+DEMO_REVISION = 4
 """Raised with every change of the demo's content; a test pins the content's digest to it."""
 
 DEMO_FRAMES = 300
@@ -38,7 +38,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "attention_bias": False,
         "attention_dropout": 0.0,
         "dtype": "bfloat16",
-        "head_dim": 16,
+        "head_dim": 32,
         "hidden_act": "silu",
         "hidden_size": 64,
         "intermediate_size": 128,

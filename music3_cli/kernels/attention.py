@@ -9,12 +9,15 @@ import torch
 from music3_cli.kernels.linear import sum_parts
 from music3_cli.kernels.norm import rms_norm
 from music3_cli.kernels.rotary import rotate
-from music3_cli.kernels.triton_support import begin, jit, overlap, tl, triton, use_kernel
+from music3_cli.kernels.triton_support import begin, jit, jit_for_any, overlap, tl, triton, use_kernel
 
 PARTS, SHORTEST = 16, 64
 """A row's positions are cut into at most so many parts, of 64, 128, 256, ... positions each: by its own length alone,
 so that its sum is the same whatever rows are beside it and however much room the cache has.
 """
+LEAST_DIM = 32
+"""Heads are held in halves, and tensor cores take no fewer than 16 inner elements."""
+
 BLOCK, WARPS, STAGES = 64, 4, 3
 """Positions that a program takes at once, its warps, and blocks on their way."""
 
@@ -83,7 +86,7 @@ def attend(
     groups, dim = keys.shape[1], keys.shape[3]
     parts, rows, width = parts_PRN.shape
     heads = width // dim - 2 * groups
-    if not use_kernel(parts_PRN):
+    if not use_kernel(parts_PRN) or dim < LEAST_DIM:
         return _attend_plainly(parts_PRN, norms, tables, position_R, (keys, values), heads)
     mixed = torch.empty(rows, groups, PARTS, heads // groups, dim, device=keys.device, dtype=torch.float32)
     weights = torch.empty(rows, groups, PARTS, heads // groups, 2, device=keys.device, dtype=torch.float32)
@@ -148,7 +151,7 @@ def _turned(first, second, n1, n2, c1, c2, s1, s2, eps):
     return turned1, turned2
 
 
-@jit
+@jit_for_any("rows")
 def _attend(
     product, q_norm, k_norm, cos, sin, position, keys, values, mixed_out, weights_out, arrived, out,
     rows, row_stride, head_stride, eps, scale,

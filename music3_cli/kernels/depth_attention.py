@@ -6,7 +6,7 @@ import torch
 
 from music3_cli.kernels.attention import decode_attention
 from music3_cli.kernels.linear import sum_parts
-from music3_cli.kernels.triton_support import begin, jit, overlap, tl, use_kernel
+from music3_cli.kernels.triton_support import begin, jit_for_any, overlap, tl, use_kernel
 
 
 def depth_attend(parts_PRN: torch.Tensor, cache_KRGPD: torch.Tensor, first: int, count: int) -> torch.Tensor:
@@ -39,7 +39,7 @@ def depth_attend(parts_PRN: torch.Tensor, cache_KRGPD: torch.Tensor, first: int,
     return out
 
 
-@jit
+@jit_for_any("rows")
 def _depth_attend(
     parts, keys, values, out, rows, scale,
     PARTS: tl.constexpr, FIRST: tl.constexpr, COUNT: tl.constexpr, HEADS: tl.constexpr, ROOM: tl.constexpr,

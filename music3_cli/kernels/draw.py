@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import torch
 
-from music3_cli.kernels.triton_support import begin, jit, overlap, tl, triton
+from music3_cli.kernels.triton_support import begin, jit, jit_for_any, overlap, tl, triton
 
 WARPS = (4, 32)
 """For a residual codebook, and for the semantic one."""
@@ -42,9 +42,10 @@ def draw_columns(
     kept_logits = torch.empty(rows // 2, room, device=out.device, dtype=torch.float32)
     carrier = torch.empty(0, device=out.device, dtype=dtype)
     _draw_columns[(rows // 2,)](
-        parts_PRV, seed_S, step_S, out, kept_columns, kept_logits, carrier, rows, columns, guidance, top_k,
+        parts_PRV, seed_S, step_S, out, kept_columns, kept_logits, carrier, rows, columns,
+        draws_a_step, draw, guidance, top_k,
         PARTS=parts, WIDTH=width, MASK=conditional_mask, LOW=16 if dtype == torch.bfloat16 else 0,
-        DRAWS=draws_a_step, DRAW=draw, AT_ONCE=64,
+        AT_ONCE=64,
         num_warps=WARPS[width > 4096], **overlap(out),
         enable_fp_fusion=False,  # as plain torch rounds: a fused multiply-add would move ties
     )  # fmt: skip
@@ -113,11 +114,12 @@ def _gumbel(word, place, column):
     return -tl.log(-log_u)
 
 
-@jit
+@jit_for_any("rows", "draw")
 def _draw_columns(
-    parts, seed, step, out, kept_columns, kept_logits, dtype_of, rows, columns, guidance, top_k,
+    parts, seed, step, out, kept_columns, kept_logits, dtype_of, rows, columns,
+    draws, draw, guidance, top_k,
     PARTS: tl.constexpr, WIDTH: tl.constexpr, MASK: tl.constexpr, LOW: tl.constexpr,
-    DRAWS: tl.constexpr, DRAW: tl.constexpr, AT_ONCE: tl.constexpr, EARLY: tl.constexpr,
+    AT_ONCE: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
     begin(EARLY)
     song = tl.program_id(0)
@@ -159,7 +161,7 @@ def _draw_columns(
             tl.store(kept_logits + base + first + few, guided, mask=there)
         tl.debug_barrier()
     word = tl.load(seed + song)
-    place = tl.load(step + song) * DRAWS + DRAW
+    place = tl.load(step + song) * draws + draw
     best_score = tl.full((), float("-inf"), tl.float64)
     best_column = tl.full((), WIDTH + MASK, tl.int32)
     for first in range(0, count, AT_ONCE):

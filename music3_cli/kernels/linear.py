@@ -11,7 +11,7 @@ from music3_cli.kernels.quantized import Int8Matrix, Matrix
 from music3_cli.kernels.triton_support import (
     gdc_launch_dependents,
     gdc_wait,
-    jit,
+    jit_for_any,
     overlap,
     tl,
     triton,
@@ -141,7 +141,7 @@ def _shape(cut: Tiling, rows: int, x: torch.Tensor) -> dict[str, int | bool]:
     }
 
 
-@jit
+@jit_for_any("rows")
 def _linear_parts(
     x, weight, scale, out, rows, outputs, inner, share,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEPTH: tl.constexpr, EARLY: tl.constexpr,
@@ -172,7 +172,7 @@ def _linear_parts(
     tl.store(at, total, mask=(column[:, None] < outputs) & in_rows)
 
 
-@jit
+@jit_for_any("rows")
 def _gated_linear(
     x, weight, scale, out, rows, outputs, inner,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEPTH: tl.constexpr, EARLY: tl.constexpr,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from music3_cli.kernels.linear import sum_parts
-from music3_cli.kernels.triton_support import begin, jit, overlap, tl, triton, use_kernel
+from music3_cli.kernels.triton_support import begin, jit, jit_for_any, overlap, tl, triton, use_kernel
 
 
 def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
@@ -63,7 +63,7 @@ def _rms_norm(x, weight, normed, hidden, eps, WIDTH: tl.constexpr, EARLY: tl.con
     tl.store(normed + row * hidden + at, (wide * scale).to(scaled_by.dtype) * scaled_by, mask=inside)
 
 
-@jit
+@jit_for_any("rows", "alike")
 def _add_norm(
     parts, residual, weight, x, normed, rows, hidden, alike, eps,
     PARTS: tl.constexpr, WIDTH: tl.constexpr, EARLY: tl.constexpr,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import torch
@@ -23,6 +23,13 @@ INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 def jit(function: Any) -> Any:
     """`triton.jit`, or the function itself where there is no Triton (it is then never launched)."""
     return function if triton is None else triton.jit(function)
+
+
+def jit_for_any(*numbers: str) -> Callable[[Any], Any]:
+    """`jit` for a kernel that is compiled once whatever these arguments are: Triton makes one of its own for 1 and for
+    multiples of 16.
+    """
+    return jit if triton is None else partial(triton.jit, do_not_specialize=numbers)
 
 
 _twins_wanted = False

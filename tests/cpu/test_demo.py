@@ -12,7 +12,7 @@ from music3_cli.song.prompt import SPECIAL_TOKENS
 from tests.conftest import ROOT
 from tests.support.stages import Stages
 
-CONTENT = {3: "e5c81c2641d67f16dffce3ea007b1561f311f1038bae2c450628f0852224d2fe"}
+CONTENT = {4: "295b2ad35bc8b449e50c3537d4bbf6b08501308d056e13b75da1876e7326bb2e"}
 """Digest of all files for each DEMO_REVISION: new content needs a new revision, or caches would hold the old one."""
 
 
