@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -105,8 +106,10 @@ class Pipeline:
             self._acoustic = AcousticEngine(condition, transformer, load.load_vocoder(*parts, progress))
         yield LoadFinished(time.perf_counter() - started)
 
-    def render(self, jobs: Sequence[RenderJob]) -> Iterator[Event]:
-        """Render songs; a song that fails gives a `SongFailed` and does not stop the others.
+    def render(self, jobs: Iterable[RenderJob]) -> Iterator[Event]:
+        """Render songs in their order; a song that fails gives a `SongFailed` and does not stop the others.
+
+        Jobs are taken when there are slots for them.
 
         Yields:
             progress, and a `SongRendered` for every song that is whole.
@@ -114,6 +117,11 @@ class Pipeline:
         Raises:
             DeviceError: out of memory.
         """
+        waiting, slots = iter(jobs), most_slots(self.device)
+        while group := list(islice(waiting, slots)):
+            yield from self._render_group(group)
+
+    def _render_group(self, jobs: Sequence[RenderJob]) -> Iterator[Event]:
         songs = [
             TalkerSong(
                 job.request.id,
@@ -137,7 +145,7 @@ class Pipeline:
                     try:
                         yield from self._sound(job, song)
                     except (SongError, OutputError) as error:
-                        yield SongFailed(song.id, error.message, error.hint)
+                        yield SongFailed(song.id, error.message, error.hint, isinstance(error, OutputError))
                     song.release()
 
     def peak_device_bytes(self) -> int:

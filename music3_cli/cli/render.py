@@ -114,7 +114,8 @@ def render(
     """
     console.configure(verbose=verbose, as_json=as_json)
     from music3_cli.errors import UsageError
-    from music3_cli.jobs.plan import ON_EXISTS, make_plan, read_songs
+    from music3_cli.jobs.plan import ON_EXISTS, make_plan
+    from music3_cli.jobs.songs import read_songs
 
     if on_exists not in ON_EXISTS:
         raise UsageError(f"--on-exists {on_exists}: one of {', '.join(ON_EXISTS)} was expected")

@@ -136,7 +136,7 @@ def parse_normalize(value: object) -> str:
     return f"{mode}={level:g}"
 
 
-def _on_off(value: object) -> bool:
+def parse_on_off(value: object) -> bool:
     if isinstance(value, bool):
         return value
     if str(value).lower() in ("true", "false"):
@@ -185,7 +185,7 @@ SETTINGS: Mapping[str, Setting] = {
         Setting("quality", lambda value: _number(value, 0, 10, " (10 is best)"), None),
         Setting("sample_rate", lambda value: int(one_of("44100", "32000")(value)), None),
         Setting("normalize", parse_normalize, "none"),
-        Setting("dither", _on_off, True),
+        Setting("dither", parse_on_off, True),
     )
 }
 
