@@ -172,6 +172,8 @@ class WorkerReady(Event):
 
     worker: str
     device: str
+    host: str
+    pid: int
 
 
 @dataclass(frozen=True)
@@ -187,7 +189,6 @@ class Stopping(Event):
     """The user asked the batch to stop; `mode` says what happens to running songs: `finish` or `drop`."""
 
     mode: str
-    running: int
 
 
 @dataclass(frozen=True)

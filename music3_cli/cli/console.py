@@ -83,6 +83,14 @@ def show(renderable: RenderableType) -> None:
     Console(highlight=False, width=width).print(renderable)
 
 
+def show_talk(renderable: RenderableType) -> None:
+    """A table or the like to stderr."""
+    from rich.console import Console
+
+    width = None if sys.stderr.isatty() else max(120, int(os.environ.get("COLUMNS") or 0))
+    Console(stderr=True, highlight=False, width=width).print(renderable)
+
+
 def report(error: BaseException) -> int:
     """Tell an error and return its exit code."""
     if isinstance(error, ManyErrors):

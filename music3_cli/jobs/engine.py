@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -84,7 +84,7 @@ class SongEngine:
             torch.set_num_threads(self.spec.threads)
         yield from self.pipeline.load(self.spec.positions)
 
-    def render(self, songs: Iterable[PlannedSong]) -> Iterator[Event]:
+    def render(self, songs: Iterable[PlannedSong]) -> Generator[Event, None, None]:
         """Render songs, asking for the next one when there is room for it.
 
         Yields:
@@ -109,11 +109,15 @@ class SongEngine:
 
     def exactness_notes(self, songs: Iterable[PlannedSong]) -> Iterator[Event]:
         """Where known codes go through another device than the one that drew them."""
-        name = self.pipeline.device_name
+        name = self.device_name
         for request in (song.request for song in songs):
             if request.exact and request.codes and request.codes.record.get("device") != name:
                 made_on = request.codes.record.get("device")
                 yield Note(f"{request.id}: --exact gives equal samples on {made_on} only; this is {name}")
+
+    @property
+    def device_name(self) -> str:
+        return self.pipeline.device_name
 
     def peak_device_bytes(self) -> int:
         return self.pipeline.peak_device_bytes()

@@ -33,6 +33,7 @@ class PlannedSong:
         action: `render` or `keep`.
         reason: why, for the plan.
         keep_codes: the song is finished only with its codes file.
+        preset: whose caption it has, or empty.
     """
 
     request: SongRequest
@@ -40,6 +41,7 @@ class PlannedSong:
     action: str
     reason: str
     keep_codes: bool = False
+    preset: str = ""
 
 
 @dataclass(frozen=True)
@@ -102,7 +104,7 @@ class Planner:
         max_frames, notes = _ceiling(song, prompt, self.checkpoint)
         seeds: Sequence[int] = song.seeds
         if not seeds:
-            first, more = (first_seed or _first_seed)(song)
+            first, more = (first_seed or draw_seed)(song)
             seeds = range(first, first + song.takes)
             notes += more
         self.notes += notes
@@ -197,7 +199,8 @@ def _ceiling(song: Song, prompt: Prompt, checkpoint: Checkpoint) -> tuple[int, l
     return left, []
 
 
-def _first_seed(song: Song) -> tuple[int, list[str]]:
+def draw_seed(song: Song) -> tuple[int, list[str]]:
+    """The first take's seed, and a note where it was drawn."""
     seed, takes = song.settings["seed"], song.takes
     if seed.value == "random":
         drawn = secrets.randbelow(2**63)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from music3_cli.errors import OutputError
 from music3_cli.events import Event, Note, RunFinished, SongFailed, SongFinished, SongKept, Warned
+from music3_cli.files import PARTIAL_PREFIX
 from music3_cli.jobs.plan import Plan, longest_first
 
 
@@ -58,7 +59,7 @@ def check_writable_folder(folder: Path) -> None:
     """Make the folder and a file in it: what permissions say is not all that can be wrong, and a song takes long."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder, prefix=".music3-"):
+        with tempfile.TemporaryFile(dir=folder, prefix=PARTIAL_PREFIX):
             pass
     except OSError as error:
         raise OutputError(
