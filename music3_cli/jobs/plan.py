@@ -65,12 +65,16 @@ def longest_first(songs: Iterable[PlannedSong]) -> list[PlannedSong]:
 class Planner:
     """Expands songs into takes with their prompts, ceilings and files, and keeps what it has to tell.
 
+    Args:
+        collision: the error for two songs in one file.
+
     Attributes:
         notes, warnings: so far.
     """
 
-    def __init__(self, checkpoint: Checkpoint) -> None:
+    def __init__(self, checkpoint: Checkpoint, collision: type[Music3Error] = OutputError) -> None:
         self.checkpoint = checkpoint
+        self._collision = collision
         self.notes: list[str] = []
         self.warnings: list[str] = []
         self._tokenizer = PromptTokenizer.from_file(checkpoint.tokenizer_file)
@@ -122,7 +126,7 @@ class Planner:
         self._ids.add(id)
         owner = self._owners.setdefault(_same_file_key(path), id)
         if owner != id:
-            raise OutputError(
+            raise self._collision(
                 f"{path}: both {owner} and {id} would be written there",
                 hint="Put {index}, {take} or {seed} into the output template.",
             )

@@ -137,7 +137,7 @@ def make_batch_plan(
         OutputError, ManyErrors: the folder cannot be written.
     """
     folder, template = output_place(output, manifest)
-    planner = Planner(checkpoint)
+    planner = Planner(checkpoint, InputError)  # names are the manifest's
     dtype = ""
     songs: list[PlannedSong | Unusable] = []
     for index, song in enumerate(manifest.songs, start=1):

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ValidationError
 
 from music3_cli.song.manifest.document import Document, Items, Node, Scalar, Table, read_document
 from music3_cli.song.manifest.fields import MATRIX_FIELDS, DefaultFields, ManifestFields, SongFields
-from music3_cli.song.manifest.template import with_ending
+from music3_cli.song.manifest.template import check_song_template, with_ending
 from music3_cli.song.place import Place
 from music3_cli.song.text import SourceFault, SourceText
 
@@ -106,6 +106,10 @@ def read_entries(source: SourceText, ending: str) -> Manifest:
         if not songs.items and not document.faults:
             document.faults.append(document.fault("no songs; a list of songs was expected"))
     output = _text(root.items.get("output"))
+    try:
+        check_song_template(output)
+    except ValueError:
+        output = ""  # its fault stands there already; songs are looked at all the same
     return Manifest(
         source,
         _text(root.items.get("title")),
