@@ -179,6 +179,7 @@ def _run(plan: BatchPlan, how: How, stop: Stop, *, as_json: bool, quiet: bool, n
     with (
         make_batch_view(as_json=as_json, quiet=quiet, no_progress=no_progress) as view,
         _graceful(stop),
+        console.guarded_stdout(),
         closing(run_batch(plan, how, stop)) as events,
     ):
         for event in events:

@@ -19,7 +19,7 @@ import pytest
 import soundfile
 
 from tests.conftest import EXAMPLES, ROOT, Music3
-from tests.cpu.test_failing_songs import edited_copy
+from tests.cpu.test_failing_songs import edited_copy, shard_of, want_the_end
 
 QUICK = ("--checkpoint", "demo", "--steps", "2", "--max-duration", "0.3")
 MANIFEST = """\
@@ -333,6 +333,17 @@ def test_sound_that_is_not_finite_fails_every_song_and_nothing_is_left(
     ran = music3("batch", manifest, "--checkpoint", "checkpoint", "--steps", "2", "-o", "out")
     assert ran.code == 3 and set(statuses().values()) == {"failed"} and ran.err.count("not finite") == 2 * 4
     assert sorted(contents(Path("out"))) == []
+
+
+def test_songs_that_end_before_their_first_frame(music3: Music3, demo_root: Path) -> None:
+    edited_copy(demo_root, shard_of(demo_root, "lm_head.weight"), "lm_head.weight", want_the_end)
+    lyrics = EXAMPLES / "short-and-bare.txt"
+    Path("m.yaml").write_text(f"songs: [{{id: s, lyrics: {lyrics}, takes: 12, max_duration: 0.4}}]\n")
+    ran = music3("batch", "m.yaml", "--checkpoint", "checkpoint", "--steps", "2", "-o", "out")
+    assert ran.code == 3 and set(statuses().values()) == {"rendered", "failed"}
+    for song in record()["songs"]:
+        assert song["status"] == "rendered" or "before its first frame" in song["error"]["message"]
+    assert "try 2 follows" not in ran.err  # it is the song's, and would be the same again
 
 
 def test_lyrics_that_vanish_after_planning_do_not_matter(manifest: Path) -> None:
