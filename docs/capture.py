@@ -36,8 +36,6 @@ COMMANDS = {
     "lint-fix": ["lint", "--fix", "lanterns.txt"],
     "inspect-prompt": ["inspect", "prompt", "lanterns.txt", "--checkpoint", "demo"],
     "presets-list": ["presets", "list"],
-    "batch": ["batch", str(ROOT / "examples" / "album.yaml"), *"--checkpoint demo --steps 2 --max-duration 1".split()]
-    + ["-o", "out", "--only", "ferry", "--only", "gulls-*"],
 }
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
