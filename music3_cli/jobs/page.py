@@ -102,7 +102,6 @@ def _page_data(batch: Mapping[str, Any], waves: Mapping[str, Mapping[str, Any]])
         "title": batch["title"],
         "manifest": batch["manifest"],
         "checkpoint": {name: batch["checkpoint"][name] for name in ("name", "digest", "demo")},
-        "finished": batch["finished"],
         "shared_warnings": shared,
         "texts": list(texts),
         "songs": [{"id": name, "takes": takes} for name, takes in songs.items()],
@@ -125,7 +124,7 @@ def _take(song: Mapping[str, Any], wave: Mapping[str, Any], shared: Iterable[str
     warnings = [warning for warning in song["warnings"] if warning not in shared]
     return {
         **{name: song[name] for name in ("id", "title", "artist", "take", "preset", "finish_reason", "error")},
-        "seed": str(song["seed"]),
+        "seed": "" if song["seed"] is None else str(song["seed"]),  # a song that was skipped may have none
         # Whether this run or an earlier one made the song is no property of the song.
         "status": "finished" if status in _FINISHED else status,
         "file": file,

@@ -34,9 +34,11 @@ function foldedTake(take) {
   return folded([...parts, `seed ${take.seed}`, take.error?.message, ...warnings].filter(Boolean).join("\n"));
 }
 
-/** Whether every word of a search is in the take's texts. */
+/** Whether every word of a search is in the take's texts; a number counts as a whole one: seed 9 is not seed 90. */
 function hasWords(take, search) {
-  return folded(search).split(/\s+/).every((word) => take.words.includes(word));
+  const isIn = (word) =>
+    /^\d+$/.test(word) ? new RegExp(`(?<!\\d)${word}(?!\\d)`).test(take.words) : take.words.includes(word);
+  return folded(search).split(/\s+/).every(isIn);
 }
 
 /** How the take is called where its song's card is not in sight. */

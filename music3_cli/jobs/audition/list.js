@@ -158,7 +158,7 @@ const chips = [];
 
 function addChip(label, count, isOn, press, always = false) {
   const number = element("span", {});
-  const button = element("button", { type: "button", class: "chip" }, label, number);
+  const button = element("button", { type: "button", class: "chip" }, `${label} `, number);
   button.addEventListener("click", () => {
     press();
     refreshList();

@@ -22,7 +22,7 @@ function showHead() {
   document.getElementById("facts").append(...parts.map((part) => element("span", {}, part)));
   const notes = batch.shared_warnings.map((warning) => `All songs: ${warning}.`);
   const waiting = takes.filter((take) => take.status === "not_started").length;
-  if (!batch.finished) notes.unshift(`The run was stopped${waiting ? `; ${waiting} of ${counted(takes.length, "take")} not started` : ""}. The same command goes on.`);
+  if (waiting) notes.unshift(`${waiting} of ${counted(takes.length, "take")} not rendered yet. The same command goes on.`);
   document.getElementById("notes").append(...notes.map((note) => element("p", { class: "note" }, note)));
   const { name, digest } = batch.checkpoint;
   const keys = element("button", { type: "button", class: "plain", onclick: openKeys }, "Keys");
@@ -78,7 +78,7 @@ function showBar() {
   }
   if (bar.take !== take) {
     bar.take = take;
-    bar.title.replaceChildren(element("bdi", {}, take.song.title), take.name && element("small", {}, take.name));
+    bar.title.replaceChildren(element("bdi", {}, take.song.title), " ", element("small", {}, take.name));
     bar.title.setAttribute("aria-label", `Show ${fullName(take)} in the list`);
     const several = take.song.takes.length > 1 ? take.song.takes : [];
     bar.takes.replaceChildren(...several.map(versionButton));

@@ -16,7 +16,7 @@ function takeRow(take) {
   const star = () => favourites.toggle(take);
   parts.star = element("button", { type: "button", class: "star", onclick: star }, icon("star"));
   parts.star.setAttribute("aria-label", `Favourite: ${name}`);
-  const facts = [`seed ${take.seed}`, REASONS[take.finish_reason] ?? take.finish_reason, take.fault && "no waveform"];
+  const facts = [take.seed && `seed ${take.seed}`, REASONS[take.finish_reason] ?? take.finish_reason, take.fault && "no waveform"];
   const label = element(
     "p",
     { class: "label" },
@@ -45,7 +45,7 @@ function missingRow(take) {
   return element(
     "li",
     { class: `take missing ${take.status}` },
-    element("p", { class: "label" }, take.name && element("b", { dir: "auto" }, take.name), `seed ${take.seed}`),
+    element("p", { class: "label" }, take.name && element("b", { dir: "auto" }, take.name), take.seed && `seed ${take.seed}`),
     element(
       "div",
       { class: "why" },
