@@ -24,6 +24,7 @@ check: $(VENV)/.installed-dev
 docs: $(VENV)/.installed-test
 	$(BIN)/python docs/generate.py
 	$(BIN)/python docs/generate_lint.py
+	$(BIN)/python docs/generate_manifest.py
 	$(BIN)/python -m tests.support.corruptions
 
 $(VENV)/bin/python:

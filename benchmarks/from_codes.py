@@ -24,7 +24,8 @@ from music3_cli.devices import default_talker_dtype, resolve_device
 from music3_cli.events import SongFailed
 from music3_cli.jobs.from_codes import read_code_songs
 from music3_cli.jobs.labels import tags_of
-from music3_cli.jobs.plan import Song, make_plan, read_songs
+from music3_cli.jobs.plan import make_plan
+from music3_cli.jobs.songs import Song, read_songs
 from music3_cli.pipeline import Pipeline, RenderJob, SongRendered
 from music3_cli.placement import RunLimits
 from music3_cli.randomness import ForcedRandomness, ServerRandomness

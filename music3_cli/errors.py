@@ -61,6 +61,12 @@ class OutputError(Music3Error):
     exit_code = 7
 
 
+class FolderInUseError(Music3Error):
+    """Another run holds the output folder."""
+
+    exit_code = 8
+
+
 class Interrupted(Music3Error):
     """The user stopped the run; finished songs are kept."""
 

@@ -150,9 +150,66 @@ class SongFinished(Event):
 
 @dataclass(frozen=True)
 class SongFailed(Event):
+    """`of_machine`: a fault of disk, device or worker, which another try may not meet; not of the song."""
+
     song: str
     message: str
     hint: str = ""
+    of_machine: bool = False
+
+
+@dataclass(frozen=True)
+class SongRetried(Event):
+    """A fault of the machine stopped the song; it waits for try number `attempt`."""
+
+    song: str
+    message: str
+    attempt: int
+
+
+@dataclass(frozen=True)
+class SongSkipped(Event):
+    """A song of a batch that is invalid and left out."""
+
+    song: str
+    message: str
+
+
+@dataclass(frozen=True)
+class BatchStarted(Event):
+    """A batch begins: songs to render and their ceilings together, and where its files go."""
+
+    folder: str
+    songs: int
+    kept: int
+    skipped: int
+    ceiling_frames: int
+    workers: int
+
+
+@dataclass(frozen=True)
+class WorkerReady(Event):
+    """A worker of a batch has its weights and takes songs."""
+
+    worker: str
+    device: str
+    host: str
+    pid: int
+
+
+@dataclass(frozen=True)
+class WorkerLost(Event):
+    """A worker ended without being asked; its songs go to others."""
+
+    worker: str
+    message: str
+
+
+@dataclass(frozen=True)
+class Stopping(Event):
+    """The user asked the batch to stop; `mode` says what happens to running songs: `finish` or `drop`."""
+
+    mode: str
 
 
 @dataclass(frozen=True)

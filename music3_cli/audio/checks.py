@@ -4,6 +4,7 @@ stream, judged at the end; nothing here changes the sound.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -105,6 +106,12 @@ def _at(seconds: float | None) -> str:
     """`1:05.25`."""
     minutes, rest = divmod(seconds or 0.0, 60)
     return f"{int(minutes)}:{rest:05.2f}"
+
+
+def warning_time(warning: str) -> float | None:
+    """Where in the song a warning's fault begins, in seconds; None for those about the whole song."""
+    found = re.search(r"(?:at|from) (\d+):([0-5]\d\.\d\d)(?!\d)", warning)
+    return int(found[1]) * 60 + float(found[2]) if found else None
 
 
 class FaultMeter:

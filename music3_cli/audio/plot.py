@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from music3_cli.audio.envelope import Envelope
 from music3_cli.audio.inspection import SongFile
 from music3_cli.audio.levels import SHORT_TERM_HOPS
 from music3_cli.errors import OutputError, UsageError
@@ -45,21 +46,15 @@ class Sketch:
 
     def __init__(self, samples: int, channels: int) -> None:
         self._samples = max(1, samples)
-        self.low, self.high = np.full((channels, COLUMNS), np.inf), np.full((channels, COLUMNS), -np.inf)
+        self.envelope = Envelope(samples, channels, COLUMNS)
         self.power = np.zeros((COLUMNS, FFT // 2 + 1))
         self._counts = np.zeros(COLUMNS)
         self._window = np.hanning(FFT)
-        self._seen = 0
         self._rest, self._rest_at = np.zeros(FFT // 2), -FFT // 2
 
     def push(self, sound_CS: np.ndarray) -> None:
         """[C, n]."""
-        count = sound_CS.shape[1]
-        columns = np.minimum((self._seen + np.arange(count)) * COLUMNS // self._samples, COLUMNS - 1)
-        present, starts = np.unique(columns, return_index=True)
-        self.low[:, present] = np.minimum(self.low[:, present], np.minimum.reduceat(sound_CS, starts, 1))
-        self.high[:, present] = np.maximum(self.high[:, present], np.maximum.reduceat(sound_CS, starts, 1))
-        self._seen += count
+        self.envelope.push(sound_CS)
         self._add_spectra(np.concatenate((self._rest, sound_CS.mean(0))))
 
     def _add_spectra(self, held: np.ndarray) -> None:
@@ -107,14 +102,15 @@ def draw(sketch: Sketch, file: SongFile, seams: Sequence[float], findings: Seque
     heights = [1.0] * file.channels + [2.4, 1.3]
     axes: list[Any] = list(figure.subplots(len(heights), 1, sharex=True, height_ratios=heights))
     # Fewer samples than columns leave columns empty.
-    drawn = np.isfinite(sketch.low[0])
+    low, high = sketch.envelope.low, sketch.envelope.high
+    drawn = np.isfinite(low[0])
     times = ((np.arange(COLUMNS) + 0.5) / COLUMNS * seconds)[drawn]
     for channel, name in enumerate(names):
         axis = axes[channel]
         axis.fill_between(
             times,
-            sketch.low[channel][drawn],
-            sketch.high[channel][drawn],
+            low[channel][drawn],
+            high[channel][drawn],
             color=(_LEFT, _RIGHT)[channel],
             linewidth=0.4,
             step="mid",

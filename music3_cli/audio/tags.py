@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import base64
 import unicodedata
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from music3_cli.errors import InputError
 
 AI_GENERATED = "AI-generated"
+
+MORE = {"genre": "TCON", "date": "TDRC", "composer": "TCOM", "copyright": "TCOP"}
+"""Further labels and their ID3 frames; in Vorbis comments they are called as here, in capitals."""
 
 
 @dataclass(frozen=True)
@@ -24,6 +28,7 @@ class Tags:
         encoder: the program.
         comment: says how the song was made and the command that repeats it.
         cover: a JPEG or PNG file's content.
+        more: any of `MORE`.
     """
 
     title: str = ""
@@ -37,6 +42,7 @@ class Tags:
     comment: str = ""
     lyrics: str = ""
     cover: bytes = b""
+    more: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def custom(self) -> dict[str, str]:
@@ -90,6 +96,7 @@ def _write_id3(path: Path, format: str, tags: Tags) -> None:
     if file.tags is None:
         file.add_tags()
     text = {"TIT2": tags.title, "TPE1": tags.artist, "TALB": tags.album, "TRCK": tags.track, "TSSE": tags.encoder}
+    text |= {MORE[name]: value for name, value in tags.more.items()}
     for name, value in text.items():
         if value:
             file.tags.add(getattr(id3, name)(encoding=id3.Encoding.UTF16, text=[_one_line(value)]))
@@ -121,6 +128,7 @@ def _write_comments(path: Path, format: str, tags: Tags) -> None:
         "TRACKNUMBER": number,
         "TRACKTOTAL": total,
         "ENCODER": tags.encoder,
+        **{name.upper(): value for name, value in tags.more.items()},
         **tags.custom,
     }
     fields = {name: _one_line(value) for name, value in one_line.items()}

@@ -26,11 +26,8 @@ from music3_cli.audio.quantize import Words
 from music3_cli.audio.resample import Resampler
 from music3_cli.audio.tags import Tags, write_tags
 from music3_cli.errors import OutputError, SongError
-from music3_cli.files import file_sha256
+from music3_cli.files import file_sha256, partial_path
 from music3_cli.song.delivery import TRUE_PEAK_CEILING, Delivery
-
-PARTIAL_PREFIX = ".music3-"
-"""Unfinished files begin so; none of them is ever taken for a song."""
 
 SPOOL_SAMPLES = 2**16
 FULL_DISK_BYTES = 2**20
@@ -109,7 +106,7 @@ class AudioWriter:
     ) -> None:
         self.path, self.delivery = path, delivery
         self._native_rate, self._words = native_rate, words
-        self._partial = path.with_name(f"{PARTIAL_PREFIX}{os.getpid()}-{path.name}")
+        self._partial = partial_path(path)
         self._spool_path = self._partial.with_name(f"{self._partial.name}.samples")
         self._resampler = None if delivery.sample_rate == native_rate else Resampler(native_rate, delivery.sample_rate)
         self._faults, self._levels = FaultMeter(native_rate), LevelMeter(delivery.sample_rate)

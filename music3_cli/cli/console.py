@@ -6,8 +6,9 @@ import json
 import os
 import sys
 import traceback
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, redirect_stdout
+from typing import TYPE_CHECKING, TextIO
 
 from music3_cli.errors import ManyErrors, Music3Error
 
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 _verbose = False
 _json = False
+_stdout: TextIO | None = None
+"""The real one while stdout is guarded."""
 
 
 def configure(*, verbose: bool = False, as_json: bool = False) -> None:
@@ -24,9 +27,22 @@ def configure(*, verbose: bool = False, as_json: bool = False) -> None:
     _verbose, _json = verbose, as_json
 
 
+@contextmanager
+def guarded_stdout() -> Iterator[None]:
+    """Inside, what libraries print goes to stderr; `data` and `record` alone reach stdout."""
+    global _stdout
+    before = _stdout
+    _stdout = sys.stdout
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        _stdout = before
+
+
 def data(text: str) -> None:
     """One line of data to stdout."""
-    print(text, flush=True)
+    print(text, file=_stdout, flush=True)
 
 
 def record(content: Mapping[str, object]) -> None:
@@ -81,6 +97,14 @@ def show(renderable: RenderableType) -> None:
 
     width = None if sys.stdout.isatty() else max(120, int(os.environ.get("COLUMNS") or 0))
     Console(highlight=False, width=width).print(renderable)
+
+
+def show_talk(renderable: RenderableType) -> None:
+    """A table or the like to stderr."""
+    from rich.console import Console
+
+    width = None if sys.stderr.isatty() else max(120, int(os.environ.get("COLUMNS") or 0))
+    Console(stderr=True, highlight=False, width=width).print(renderable)
 
 
 def report(error: BaseException) -> int:

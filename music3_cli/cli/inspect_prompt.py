@@ -50,7 +50,7 @@ def inspect_prompt(
 
     from music3_cli.cli.words import handling_of
     from music3_cli.errors import CheckpointError, UsageError
-    from music3_cli.jobs.plan import read_songs
+    from music3_cli.jobs.songs import read_songs
     from music3_cli.song.caption import clean_caption
     from music3_cli.song.estimate import estimate_tokens, song_length
     from music3_cli.song.limits import CONTEXT, MAX_FRAMES, clock, frames_to_seconds

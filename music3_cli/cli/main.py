@@ -11,6 +11,7 @@ import typer
 
 from music3_cli import __version__
 from music3_cli.cli import console
+from music3_cli.cli.batch import batch
 from music3_cli.cli.bench import app as bench_app
 from music3_cli.cli.convert import convert
 from music3_cli.cli.doctor import doctor
@@ -31,6 +32,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command()(render)
+app.command()(batch)
 app.command()(lint)
 app.command()(download)
 app.command()(verify)

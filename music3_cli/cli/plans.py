@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from music3_cli.cli import console
-from music3_cli.jobs.plan import Plan, Song
+from music3_cli.jobs.plan import Plan
+from music3_cli.jobs.songs import Song
 from music3_cli.song.limits import clock, frames_to_seconds
 
 

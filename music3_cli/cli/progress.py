@@ -13,6 +13,7 @@ from music3_cli.cli import console
 from music3_cli.events import (
     AcousticProgress,
     AcousticStarted,
+    BatchStarted,
     Event,
     LoadFinished,
     LoadProgress,
@@ -23,10 +24,15 @@ from music3_cli.events import (
     SongFailed,
     SongFinished,
     SongKept,
+    SongRetried,
+    SongSkipped,
+    Stopping,
     TalkerFinished,
     TalkerProgress,
     TalkerStarted,
     Warned,
+    WorkerLost,
+    WorkerReady,
 )
 from music3_cli.song.limits import FRAME_RATE, clock, frames_to_seconds
 
@@ -255,6 +261,22 @@ def describe(event: Event) -> list[str]:
             ]
         case SongFailed():
             return [f"{event.song}: FAILED: {event.message}", *([f"  {event.hint}"] if event.hint else [])]
+        case SongRetried():
+            return [f"{event.song}: {event.message}; try {event.attempt} follows"]
+        case SongSkipped():
+            return [f"{event.song}: SKIPPED: {event.message}"]
+        case BatchStarted():
+            parts = [f"{event.songs} to render"]
+            parts += [f"{event.kept} kept"] if event.kept else []
+            parts += [f"{event.skipped} skipped"] if event.skipped else []
+            return [f"batch into {event.folder}/: {', '.join(parts)}"]
+        case WorkerReady():
+            return [f"worker {event.worker} is ready: {event.device} on {event.host}, process {event.pid}"]
+        case WorkerLost():
+            return [f"worker {event.worker} is lost: {event.message}"]
+        case Stopping():
+            does = "finished" if event.mode == "finish" else "dropped"
+            return [f"stopping: songs that run are {does}; once more ends at once"]
         case RunFinished():
             parts = [f"{event.rendered} rendered"]
             parts += [f"{event.kept} kept"] if event.kept else []

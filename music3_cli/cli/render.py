@@ -138,7 +138,8 @@ def render(
     console.configure(verbose=verbose, as_json=as_json)
     from music3_cli.errors import UsageError
     from music3_cli.jobs.machine import RunsOn
-    from music3_cli.jobs.plan import ON_EXISTS, make_plan, read_songs
+    from music3_cli.jobs.plan import ON_EXISTS, make_plan
+    from music3_cli.jobs.songs import read_songs
 
     on = RunsOn(device, acoustic_device, placement, memory_limit, not no_cuda_graph)
     if on_exists not in ON_EXISTS:

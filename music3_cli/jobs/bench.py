@@ -21,7 +21,8 @@ from music3_cli.events import (
 )
 from music3_cli.jobs.labels import tags_of
 from music3_cli.jobs.machine import RunsOn, limits_of
-from music3_cli.jobs.plan import make_plan, read_songs
+from music3_cli.jobs.plan import make_plan
+from music3_cli.jobs.songs import read_songs
 
 WARM_UP_FRAMES = 301
 """Three windows: every kind of window is met once."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from music3_cli.errors import InputError, Music3Error, UsageError, raise_all
 from music3_cli.jobs.naming import safe_name
-from music3_cli.jobs.plan import Song, with_unique_ids
+from music3_cli.jobs.songs import Song, flag_layer, with_unique_ids
 from music3_cli.song.codes import CODES_ENDING, read_codes
 from music3_cli.song.delivery import ENDINGS
 from music3_cli.song.limits import frames_to_seconds
@@ -49,7 +49,7 @@ def read_code_songs(files: Sequence[str], flags: Mapping[str, object], exact: bo
             raise UsageError(
                 f"--{name.replace('_', '-')} does not go with --from-codes: the codes are drawn", hint=hint
             )
-    layer = Layer(flags, {name: f"--{name.replace('_', '-')}" for name in flags}, is_flags=True)
+    layer = flag_layer(flags)
     songs: list[Song] = []
     errors: list[Music3Error] = []
     for file in files:

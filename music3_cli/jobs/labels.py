@@ -31,6 +31,7 @@ def tags_of(request: SongRequest, checkpoint: Checkpoint) -> Tags:
         encoder=f"music3 {__version__}",
         comment=f"{AI_GENERATED} with {model}. To repeat it:\n{repeat_command(request, checkpoint)}",
         lyrics=request.lyrics,
+        more=request.tags,
     )
 
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import re
-import string
 import unicodedata
 from collections.abc import Mapping
 from pathlib import Path
 
 from music3_cli.errors import OutputError, UsageError
 from music3_cli.song.delivery import ENDINGS
-
-FIELDS = ("id", "title", "index", "take", "seed", "preset", "ext")
+from music3_cli.song.manifest.template import fields_of
 
 _MAX_NAME_BYTES = 180
 _FORBIDDEN = re.compile(r'[<>:"/\\|?*\x00-\x1f\x7f]+')
@@ -36,17 +34,9 @@ def safe_name(text: str) -> str:
 def check_template(template: str) -> None:
     """Raise `UsageError` for a template with unknown fields."""
     try:
-        fields = [field for _, field, _, _ in string.Formatter().parse(template) if field is not None]
+        fields_of(template)
     except ValueError as error:
-        raise UsageError(
-            f"--output {template!r}: {error}", hint=f"Fields: {', '.join(f'{{{f}}}' for f in FIELDS)}."
-        ) from None
-    for field in fields:
-        if field not in FIELDS:
-            raise UsageError(
-                f"--output {template!r}: unknown field {{{field}}}",
-                hint=f"Fields: {', '.join(f'{{{f}}}' for f in FIELDS)}.",
-            )
+        raise UsageError(f"--output {template!r}: {error}") from None
 
 
 def output_template(output: str | None, songs: int, takes: int) -> str:

@@ -1,4 +1,4 @@
-"""Everything that is decided before a weight is loaded: songs, prompts, ceilings, files and what happens to them.
+"""Everything that is decided before a weight is loaded: prompts, ceilings, files and what happens to them.
 
 All that is wrong is found here and reported at once.
 """
@@ -7,66 +7,23 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from music3_cli.checkpoint.inventory import Checkpoint
-from music3_cli.errors import InputError, Music3Error, OutputError, UsageError, raise_all
-from music3_cli.jobs.naming import fill_template, fixed_ending, numbered, output_template, safe_name
+from music3_cli.errors import InputError, Music3Error, OutputError, raise_all
+from music3_cli.jobs.naming import fill_template, fixed_ending, numbered, output_template
 from music3_cli.jobs.sidecar import differences, has_codes, is_done
-from music3_cli.jobs.words import (
-    INSTRUMENTAL,
-    Handling,
-    check_placeholders_used,
-    check_words,
-    complete_for_instrumental,
-    filled_caption,
-    instrumental_lyrics,
-    placed_caption,
-    read_lyrics,
-    size_warnings,
-)
+from music3_cli.jobs.songs import Song
+from music3_cli.jobs.words import size_warnings
 from music3_cli.song.delivery import FORMATS, Delivery, make_delivery
-from music3_cli.song.instrumental import DEFAULT_PRESET as INSTRUMENTAL_PRESET
 from music3_cli.song.limits import MAX_FRAMES, MAX_SEED, clock, frames_to_seconds
-from music3_cli.song.lyrics import Lyrics
-from music3_cli.song.presets import DEFAULT_PRESET, load_preset
 from music3_cli.song.prompt import Prompt, PromptTokenizer, check_prompt_length, frames_left
 from music3_cli.song.request import SongRequest
-from music3_cli.song.settings import Layer, Sourced, resolve
-from music3_cli.song.text import read_text
-
-if TYPE_CHECKING:
-    from music3_cli.song.codes import SongCodes
 
 ON_EXISTS = ("keep", "overwrite", "number", "error")
-
-
-@dataclass(frozen=True)
-class Song:
-    """One lyrics file with its settings, before takes.
-
-    Attributes:
-        settings: every setting with its source.
-        notes, warnings: what the user should know.
-        codes, exact: known codes, and whether they go through the talker step by step.
-        handling: what was done with its words.
-    """
-
-    id: str
-    lyrics: Lyrics
-    settings: Mapping[str, Sourced[Any]]
-    notes: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
-    codes: SongCodes | None = None
-    exact: bool = False
-    handling: Handling = Handling()
-
-    def value(self, name: str) -> Any:
-        return self.settings[name].value
 
 
 @dataclass(frozen=True)
@@ -76,12 +33,16 @@ class PlannedSong:
     Attributes:
         action: `render` or `keep`.
         reason: why, for the plan.
+        keep_codes: the song is finished only with its codes file.
+        preset: whose caption it has, or empty.
     """
 
     request: SongRequest
     path: Path
     action: str
     reason: str
+    keep_codes: bool = False
+    preset: str = ""
 
 
 @dataclass(frozen=True)
@@ -91,114 +52,98 @@ class Plan:
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     sources: tuple[Song, ...] = field(default=(), repr=False)
-    keep_codes: bool = False
 
     @property
     def to_render(self) -> list[PlannedSong]:
         return [song for song in self.songs if song.action == "render"]
 
 
-def read_songs(
-    files: Sequence[str],
-    flags: Mapping[str, object],
-    caption_file: str | None,
-    handling: Handling = Handling(),  # noqa: B008  frozen
-) -> list[Song]:
-    """Read lyrics files, resolve their settings and run the lint rules.
+def longest_first(songs: Iterable[PlannedSong]) -> list[PlannedSong]:
+    """The order of rendering; songs of one ceiling stay in order."""
+    return sorted(songs, key=lambda song: -song.request.max_frames)
+
+
+class Planner:
+    """Expands songs into takes with their prompts, ceilings and files, and keeps what it has to tell.
 
     Args:
-        files: paths, `-` for standard input.
-        flags: raw values of flags by setting name; None where not given.
-        caption_file: a caption to read, stronger than any other but `--caption`.
-        handling: what is done with the words.
+        collision: the error for two songs in one file.
 
-    Raises:
-        InputError, UsageError, ManyErrors: everything that is wrong with any of the files.
+    Attributes:
+        notes, warnings: so far.
     """
-    if files.count("-") > 1:
-        raise UsageError("standard input (-) can be read only once")
-    if caption_file is not None and flags.get("caption") is not None:
-        raise UsageError("--caption and --caption-file: one of them was expected")
-    layers = [Layer(flags, {name: f"--{name.replace('_', '-')}" for name in flags}, is_flags=True)]
-    if caption_file is not None:
-        layers.insert(
-            0, Layer({"caption": read_text(caption_file, as_is=handling.as_is).text}, {"caption": caption_file})
-        )
-    songs: list[Song] = []
-    errors: list[Music3Error] = []
-    for file in [INSTRUMENTAL] if handling.instrumental else files:
-        try:
-            songs.append(_read_song(file, layers, handling))
-        except Music3Error as error:
-            if error.message not in (known.message for known in errors):  # a wrong flag is one error, not one a file
-                errors.append(error)
-    raise_all(errors)
-    return with_unique_ids(songs)
+
+    def __init__(self, checkpoint: Checkpoint, collision: type[Music3Error] = OutputError) -> None:
+        self.checkpoint = checkpoint
+        self._collision = collision
+        self.notes: list[str] = []
+        self.warnings: list[str] = []
+        self._tokenizer = PromptTokenizer.from_file(checkpoint.tokenizer_file)
+        self._owners: dict[Path, str] = {}
+        self._ids: set[str] = set()
+
+    def takes(
+        self, song: Song, index: int, template: str, first_seed: Callable[[Song], tuple[int, list[str]]] | None = None
+    ) -> list[tuple[SongRequest, Path]]:
+        """Every take of a song and its file.
+
+        Args:
+            index: of the song, counted from 1, for names.
+            template: of the output path.
+            first_seed: chooses the first take's seed; by default a random one is drawn.
+
+        Raises:
+            InputError, UsageError, OutputError: what is wrong with it.
+        """
+        from music3_cli.audio.formats import check_writable
+        from music3_cli.song.codes import check_codes
+
+        prompt = self._tokenizer.prompt(song.value("caption"), song.lyrics.text)
+        check_prompt_length(prompt, song.lyrics.source.name)
+        if song.codes is not None:
+            check_codes(song.codes, song.lyrics.source.name, self.checkpoint.digest)
+        delivery = make_delivery(song.settings, fixed_ending(template))
+        check_writable(delivery.format)
+        if song.codes is None:
+            self.warnings += size_warnings(song.lyrics, song.value("caption"), len(prompt.ids), song.handling)
+        max_frames, notes = _ceiling(song, prompt, self.checkpoint)
+        seeds: Sequence[int] = song.seeds
+        if not seeds:
+            first, more = (first_seed or draw_seed)(song)
+            seeds = range(first, first + song.takes)
+            notes += more
+        self.notes += notes
+        found = []
+        for take, seed in enumerate(seeds, start=1):
+            request = _request(song, prompt, delivery, seed, take, max_frames)
+            path = fill_template(template, name_fields(song, index, take, seed, delivery))
+            self._claim(request.id, path)
+            found.append((request, path))
+        return found
+
+    def _claim(self, id: str, path: Path) -> None:
+        if id in self._ids:
+            raise InputError(f"two songs are called {id}", hint="Give one of them another id.")
+        self._ids.add(id)
+        owner = self._owners.setdefault(_same_file_key(path), id)
+        if owner != id:
+            raise self._collision(
+                f"{path}: both {owner} and {id} would be written there",
+                hint="Put {index}, {take} or {seed} into the output template.",
+            )
 
 
-def _read_song(file: str, stronger: Sequence[Layer], handling: Handling) -> Song:
-    lyrics, notes = (instrumental_lyrics(None), list[str]()) if handling.instrumental else read_lyrics(file, handling)
-    name = lyrics.source.name
-    front = Layer(
-        {key: item.value for key, item in lyrics.front_matter.items()},
-        {key: f"{name}:{item.line}" for key, item in lyrics.front_matter.items()},
-    )
-    layers = [*stronger, front]
-    preset = _preset_of(layers, INSTRUMENTAL_PRESET if handling.instrumental else DEFAULT_PRESET)
-    loaded = None
-    if preset.value:
-        try:
-            loaded = load_preset(preset.value)
-        except InputError as error:
-            where = "" if preset.source == "built-in" else f"{preset.source}: "
-            raise InputError(f"{where}{error.message}", hint=error.hint) from None
-        values = {"caption": filled_caption(loaded, handling), **loaded.settings}
-        layers = [*_without_weaker_captions(layers), Layer(values, dict.fromkeys(values, f"preset {preset.value}"))]
-        if preset.source == "built-in":
-            notes.append(f"{name}: no caption was given; the preset {preset.value!r} is used")
-    settings = resolve(layers)
-    settings["preset"] = preset
-    check_placeholders_used(settings["caption"], name, handling)
-    ceiling = settings["max_duration"].value
-    if handling.instrumental:
-        lyrics = instrumental_lyrics(ceiling)
-        notes += complete_for_instrumental(settings)
-    caption = settings["caption"]
-    warnings = []
-    if not handling.as_is:
-        placed = placed_caption(caption, lyrics, loaded, handling)
-        warnings = check_words(lyrics, placed, caption.value, ceiling, handling.stops)
-    stem = "instrumental" if handling.instrumental else "stdin" if file == "-" else Path(file).stem
-    return Song(safe_name(stem), lyrics, settings, tuple(notes), tuple(warnings), handling=handling)
-
-
-def _preset_of(layers: Sequence[Layer], default: str) -> Sourced[str]:
-    """The named preset; the one by default where nobody names a preset or has a caption."""
-    for layer in layers:
-        if layer.values.get("preset") is not None:
-            return Sourced(str(layer.values["preset"]), layer.where["preset"])
-    has_caption = any(layer.values.get("caption") is not None for layer in layers)
-    return Sourced("" if has_caption else default, "built-in")
-
-
-def _without_weaker_captions(layers: Sequence[Layer]) -> list[Layer]:
-    """A preset's caption replaces those of sources weaker than the one that names the preset."""
-    kept: list[Layer] = []
-    named = False
-    for layer in layers:
-        kept.append(layer.without("caption") if named else layer)
-        named = named or layer.values.get("preset") is not None
-    return kept
-
-
-def with_unique_ids(songs: Sequence[Song]) -> list[Song]:
-    """Equal ids are told apart by `-2`, `-3`, …"""
-    seen: dict[str, int] = {}
-    unique = []
-    for song in songs:
-        seen[song.id] = seen.get(song.id, 0) + 1
-        unique.append(replace(song, id=f"{song.id}-{seen[song.id]}") if seen[song.id] > 1 else song)
-    return unique
+def name_fields(song: Song, index: int, take: int, seed: object, delivery: Delivery) -> dict[str, object]:
+    """What a template's fields are for one take."""
+    return {
+        "id": song.id,
+        "title": song.value("title") or song.id,
+        "index": f"{index:02d}",
+        "take": take,
+        "seed": seed,
+        "preset": song.value("preset") or "caption",
+        "ext": FORMATS[delivery.format].endings[0],
+    }
 
 
 def make_plan(
@@ -220,59 +165,22 @@ def make_plan(
     Raises:
         InputError, OutputError, ManyErrors: all that is wrong.
     """
-    from music3_cli.audio.formats import check_writable
-    from music3_cli.song.codes import check_codes
-
-    tokenizer = PromptTokenizer.from_file(checkpoint.tokenizer_file)
-    takes = max(int(song.value("takes")) for song in songs)
-    template = output_template(output, sum(int(song.value("takes")) for song in songs), takes)
-    ending = fixed_ending(template)
-    notes = [note for song in songs for note in song.notes]
-    warnings = [warning for song in songs for warning in song.warnings]
+    planner = Planner(checkpoint)
+    template = output_template(output, sum(song.takes for song in songs), max(song.takes for song in songs))
+    planner.notes += [note for song in songs for note in song.notes]
+    planner.warnings += [warning for song in songs for warning in song.warnings]
     errors: list[Music3Error] = []
     takes_to_place: list[tuple[SongRequest, Path]] = []
-    used: dict[Path, str] = {}
     for index, song in enumerate(songs, start=1):
         try:
-            prompt = tokenizer.prompt(song.value("caption"), song.lyrics.text)
-            check_prompt_length(prompt, song.lyrics.source.name)
-            if song.codes is not None:
-                check_codes(song.codes, song.lyrics.source.name, checkpoint.digest)
-            delivery = make_delivery(song.settings, ending)
-            check_writable(delivery.format)
-            if song.codes is None:
-                warnings.extend(size_warnings(song.lyrics, song.value("caption"), len(prompt.ids), song.handling))
-            max_frames, note = _ceiling(song, prompt, checkpoint)
-            notes.extend(note)
-            first_seed, note = _first_seed(song)
-            notes.extend(note)
-            for take in range(1, int(song.value("takes")) + 1):
-                request = _request(song, prompt, delivery, first_seed + take - 1, take, max_frames)
-                fields = {
-                    "id": song.id,
-                    "title": request.title or song.id,
-                    "index": f"{index:02d}",
-                    "take": take,
-                    "seed": request.seed,
-                    "preset": song.value("preset") or "caption",
-                    "ext": FORMATS[delivery.format].endings[0],
-                }
-                path = fill_template(template, fields)
-                owner = used.setdefault(_same_file_key(path), request.id)
-                if owner != request.id:
-                    raise OutputError(
-                        f"{path}: both {owner} and {request.id} would be written there",
-                        hint="Put {index}, {take} or {seed} into the -o template.",
-                    )
-                takes_to_place.append((request, path))
+            takes_to_place += planner.takes(song, index, template)
         except Music3Error as error:
             errors.append(error)
     raise_all(errors)
     dtype, weights = cache(default_dtype), cache(lambda: default_weights(checkpoint))
     planned = _place(takes_to_place, dtype, weights, on_exists, checkpoint.digest, keep_codes)
     # A caption of a flag or a preset is every song's, and told about once.
-    unique = tuple(dict.fromkeys(warnings))
-    return Plan(tuple(planned), checkpoint, tuple(notes), unique, tuple(songs), keep_codes)
+    return Plan(tuple(planned), checkpoint, tuple(planner.notes), tuple(dict.fromkeys(planner.warnings)), tuple(songs))
 
 
 def _ceiling(song: Song, prompt: Prompt, checkpoint: Checkpoint) -> tuple[int, list[str]]:
@@ -299,8 +207,9 @@ def _ceiling(song: Song, prompt: Prompt, checkpoint: Checkpoint) -> tuple[int, l
     return left, []
 
 
-def _first_seed(song: Song) -> tuple[int, list[str]]:
-    seed, takes = song.settings["seed"], int(song.value("takes"))
+def draw_seed(song: Song) -> tuple[int, list[str]]:
+    """The first take's seed, and a note where it was drawn."""
+    seed, takes = song.settings["seed"], song.takes
     if seed.value == "random":
         drawn = secrets.randbelow(2**63)
         return drawn, [f"{song.lyrics.source.name}: seed {drawn} was drawn"]
@@ -311,12 +220,13 @@ def _first_seed(song: Song) -> tuple[int, list[str]]:
 
 def _request(song: Song, prompt: Prompt, delivery: Delivery, seed: int, take: int, max_frames: int) -> SongRequest:
     return SongRequest(
-        id=song.id if song.value("takes") == 1 else f"{song.id}-take{take}",
+        id=song.id if song.takes == 1 else f"{song.id}-take{take}",
         title=song.value("title"),
         artist=song.value("artist"),
         album=song.value("album"),
         track=song.value("track"),
-        source=Path(song.lyrics.source.name).name,
+        source=song.source or Path(song.lyrics.source.name).name,
+        tags=song.tags,
         words_flags=song.handling.flags,
         lyrics=song.lyrics.text,
         caption=song.value("caption"),
@@ -365,7 +275,7 @@ def _place(
         except Music3Error as error:
             errors.append(error)
     raise_all(errors)
-    _check_folders(planned)
+    check_folders(planned)
     return planned
 
 
@@ -373,15 +283,15 @@ def _decide(request: SongRequest, path: Path, on_exists: str, digest: str, keep_
     if path.is_dir():
         raise OutputError(f"{path}: is a folder; a file was to be written there")
     if not path.exists():
-        return PlannedSong(request, path, "render", "new")
+        return PlannedSong(request, path, "render", "new", keep_codes)
     if on_exists == "overwrite":
-        return PlannedSong(request, path, "render", "overwrites")
+        return PlannedSong(request, path, "render", "overwrites", keep_codes)
     if on_exists == "number":
-        return PlannedSong(request, numbered(path), "render", f"{path.name} exists")
+        return PlannedSong(request, numbered(path), "render", f"{path.name} exists", keep_codes)
     if on_exists == "keep" and is_done(path, request.key(digest)):
         if keep_codes and not has_codes(path):
-            return PlannedSong(request, path, "render", "finished, but without its codes")
-        return PlannedSong(request, path, "keep", "finished already")
+            return PlannedSong(request, path, "render", "finished, but without its codes", keep_codes)
+        return PlannedSong(request, path, "keep", "finished already", keep_codes)
     why = differences(path, request.audio_settings(), digest) if on_exists == "keep" else "the policy is error"
     raise OutputError(
         f"{path}: exists and is kept ({why})" if on_exists == "keep" else f"{path}: exists ({why})",
@@ -389,7 +299,7 @@ def _decide(request: SongRequest, path: Path, on_exists: str, digest: str, keep_
     )
 
 
-def _check_folders(planned: Sequence[PlannedSong]) -> None:
+def check_folders(planned: Sequence[PlannedSong]) -> None:
     """Every folder can be made and written, found out before hours of rendering."""
     errors: list[Music3Error] = []
     for folder in sorted({song.path.parent for song in planned if song.action == "render"}):

@@ -6,19 +6,17 @@ A song is done when audio and sidecar are in place and the sidecar's key and sha
 from __future__ import annotations
 
 import json
-import os
 import platform
 from collections.abc import Mapping
-from datetime import datetime, timezone
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from music3_cli import AUDIO_REVISION, __version__
 from music3_cli.errors import OutputError
-from music3_cli.files import file_sha256
+from music3_cli.files import file_sha256, write_whole
 
-SIDECAR_VERSION = 1
+SIDECAR_VERSION = 2
 
 
 def sidecar_path(audio: Path) -> Path:
@@ -32,13 +30,10 @@ def write_sidecar(audio: Path, content: Mapping[str, Any]) -> None:
         OutputError: the folder does not take it.
     """
     path = sidecar_path(audio)
-    partial = path.with_name(f".music3-{os.getpid()}-{path.name}")
-    head = {"sidecar_version": SIDECAR_VERSION, "created": datetime.now(timezone.utc).isoformat(timespec="seconds")}
+    head = {"sidecar_version": SIDECAR_VERSION}  # and no time of day: the same song has the same sidecar
     try:
-        partial.write_text(json.dumps({**head, **content}, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-        partial.replace(path)
+        write_whole(path, (json.dumps({**head, **content}, indent=2, ensure_ascii=False) + "\n").encode())
     except OSError as error:
-        partial.unlink(missing_ok=True)
         raise OutputError(f"{path}: cannot be written ({error.strerror or error})") from None
 
 

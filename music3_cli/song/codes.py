@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from music3_cli.errors import InputError, OutputError
+from music3_cli.files import write_whole
 
 CODES_VERSION = 1
 CODES_ENDING = ".codes.safetensors"
@@ -81,12 +81,9 @@ def write_codes(path: Path, codes: SongCodes, record: Mapping[str, Any]) -> None
         tensors["noise_state"] = codes.noise_state
     # One field only: safetensors writes several in any order.
     data = save(tensors, {"music3": json.dumps({**head, **record}, ensure_ascii=False, sort_keys=True)})
-    partial = path.with_name(f".music3-{os.getpid()}-{path.name}")
     try:
-        partial.write_bytes(data)
-        partial.replace(path)
+        write_whole(path, data)
     except OSError as error:
-        partial.unlink(missing_ok=True)
         raise OutputError(f"{path}: cannot be written ({error.strerror or error})") from None
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable
+from functools import cache, lru_cache
 
 Place = Callable[[int], tuple[int, int]]
 """Offset in a text -> line and column of the file, both counted from 1, columns in characters."""
@@ -23,13 +24,19 @@ _BLANK_ESCAPES = ("\\n", "\\t", "\\r", "\\ ", "\\\n")
 
 def text_place(text: str, first_line: int = 1) -> Place:
     """Places in a text that stands in its file as it is, from the beginning of line `first_line` on."""
-    starts = [0, *(match.end() for match in re.finditer("\n", text))]
+    starts = _line_starts(text)
 
     def place(offset: int) -> tuple[int, int]:
         index = bisect_right(starts, offset) - 1
         return first_line + index, offset - starts[index] + 1
 
     return place
+
+
+@lru_cache(maxsize=8)
+def _line_starts(text: str) -> list[int]:
+    """Offsets of the beginnings of all lines. A manifest is asked about as often as it has texts."""
+    return [0, *(match.end() for match in re.finditer("\n", text))]
 
 
 def scalar_place(source: str, start: int, end: int, value: str, *, csv: bool = False) -> Place:
@@ -39,6 +46,15 @@ def scalar_place(source: str, start: int, end: int, value: str, *, csv: bool = F
     visible: the n-th visible character of `value` is the n-th visible unit of `source[start:end]`. Where the two do
     not have equally many (rare escapes), every offset is placed at the scalar's beginning.
     """
+
+    @cache
+    def made() -> Place:
+        return _scalar_place(source, start, end, value, csv)
+
+    return lambda position: made()(position)  # most texts are never asked about
+
+
+def _scalar_place(source: str, start: int, end: int, value: str, csv: bool) -> Place:
     raw = source[start:end]
     offset, unit = start, _PLAIN_UNIT
     if raw[:1] in ("|", ">") and not csv:

@@ -60,6 +60,8 @@ class PromptTokenizer:
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
+        # The library makes new numbers for every text; of ten thousand prompts they would be half a gigabyte.
+        self._shared_ids: dict[int, int] = {}
 
     @classmethod
     def from_file(cls, path: Path) -> PromptTokenizer:
@@ -86,7 +88,8 @@ class PromptTokenizer:
 
     def encode(self, text: str) -> tuple[int, ...]:
         """Token ids of `text`, in one call as one string."""
-        return tuple(self._tokenizer.encode(text, add_special_tokens=True).ids)
+        ids = self._tokenizer.encode(text, add_special_tokens=True).ids
+        return tuple(map(self._shared_ids.setdefault, ids, ids))
 
     def prompt(self, caption: str, lyrics: str) -> Prompt:
         """Assemble and tokenise a song's prompt; no limit is checked (see `check_prompt_length`)."""

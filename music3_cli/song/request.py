@@ -39,6 +39,7 @@ class SongRequest:
         talker_weights: `full` or `int8`, resolved for the device.
         delivery: what the file is.
         codes: known codes, which the talker then need not draw.
+        tags: more labels of the file, such as a genre.
         exact: known codes go through the talker step by step, as in the first render.
     """
 
@@ -67,6 +68,7 @@ class SongRequest:
     exact: bool = False
     fast: bool = field(default=False, compare=False)
     words_flags: tuple[str, ...] = field(default=(), compare=False)
+    tags: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     def model_settings(self) -> dict[str, object]:
         """What the model's own sound depends on, besides the checkpoint, known codes and the code's audio revision."""

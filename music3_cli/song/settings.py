@@ -136,7 +136,7 @@ def parse_normalize(value: object) -> str:
     return f"{mode}={level:g}"
 
 
-def _on_off(value: object) -> bool:
+def parse_on_off(value: object) -> bool:
     if isinstance(value, bool):
         return value
     if str(value).lower() in ("true", "false"):
@@ -177,7 +177,7 @@ SETTINGS: Mapping[str, Setting] = {
         Setting("max_duration", parse_duration, None),
         Setting("steps", lambda value: _whole(value, 1, 1000, " (30 is the model's own)"), 30),
         Setting("shift", lambda value: _number(value, 0.1, 20, " (1 is the model's own)"), 1.0),
-        Setting("fast", _on_off, False),
+        Setting("fast", parse_on_off, False),
         Setting("seed_scheme", one_of("server", "diffusers"), "server"),
         Setting("precision", one_of(*PRECISIONS), "tf32"),
         Setting("talker_weights", one_of("auto", "full", "int8"), "auto"),
@@ -191,7 +191,7 @@ SETTINGS: Mapping[str, Setting] = {
         Setting("quality", lambda value: _number(value, 0, 10, " (10 is best)"), None),
         Setting("sample_rate", lambda value: int(one_of("44100", "32000")(value)), None),
         Setting("normalize", parse_normalize, "none"),
-        Setting("dither", _on_off, True),
+        Setting("dither", parse_on_off, True),
     )
 }
 
@@ -231,7 +231,7 @@ def _with_fast(layers: Sequence[Layer]) -> list[Layer]:
     for index, layer in enumerate(layers):
         if (raw := layer.values.get("fast")) is not None:
             try:
-                wanted = _on_off(raw)
+                wanted = parse_on_off(raw)
             except ValueError:
                 break  # `resolve` says what is wrong
             fast = Layer(FAST, dict.fromkeys(FAST, layer.where["fast"]))

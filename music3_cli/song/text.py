@@ -44,17 +44,17 @@ class SourceText:
     notes: tuple[str, ...] = ()
 
 
-def decode_text(data: bytes, name: str, *, as_is: bool = False) -> SourceText:
+def decode_text(data: bytes, name: str, *, as_is: bool = False, most: int = MAX_TEXT_BYTES) -> SourceText:
     """Decode UTF-8 strictly and drop what editors add; with `as_is`, drop nothing.
 
     Raises:
-        SourceFault: not UTF-8 (with line and byte offset), binary, or larger than 4 MiB.
+        SourceFault: not UTF-8 (with line and byte offset), binary, or larger than `most` bytes.
     """
-    if len(data) > MAX_TEXT_BYTES:
+    if len(data) > most:
         raise SourceFault(
             "file-unreadable",
             name,
-            f"{len(data):,} bytes; a text file of at most 4 MiB was expected",
+            f"{len(data):,} bytes; a text file of at most {most // 2**20} MiB was expected",
             hint="Is it the right file?",
         )
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
@@ -122,20 +122,20 @@ def read_text(path: str, *, as_is: bool = False) -> SourceText:
     return decode_text(read_bytes(path), "<stdin>" if path == "-" else path, as_is=as_is)
 
 
-def read_bytes(path: str) -> bytes:
-    """The bytes of `path` or of standard input (`-`), one more than the limit at most.
+def read_bytes(path: str, most: int = MAX_TEXT_BYTES) -> bytes:
+    """The bytes of `path` or of standard input (`-`), one more than `most` at most.
 
     Raises:
         SourceFault: there is no such file, or it cannot be read.
     """
     if path == "-":
-        return sys.stdin.buffer.read(MAX_TEXT_BYTES + 1)
+        return sys.stdin.buffer.read(most + 1)
     file = Path(path)
     try:
         if file.is_dir():
             raise SourceFault("file-unreadable", path, "is a folder; a text file was expected")
         with file.open("rb") as stream:
-            return stream.read(MAX_TEXT_BYTES + 1)
+            return stream.read(most + 1)
     except FileNotFoundError:
         raise SourceFault("file-unreadable", path, "no such file", hint=_nearest_file(file)) from None
     except (OSError, ValueError) as error:  # ValueError: a zero byte in the name

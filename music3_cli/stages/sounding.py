@@ -108,7 +108,7 @@ class Sounding:
         except (SongError, OutputError) as error:
             self.close()
             self.song.dropped = True
-            yield SongFailed(self.song.id, error.message, error.hint)
+            yield SongFailed(self.song.id, error.message, error.hint, isinstance(error, OutputError))
 
     def close(self) -> None:
         """No more of this song: an unfinished file is removed."""

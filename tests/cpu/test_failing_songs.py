@@ -20,14 +20,15 @@ def shard_of(demo_root: Path, tensor: str) -> str:
     return f"language_model/{index['weight_map'][tensor]}"
 
 
+def want_the_end(head: np.ndarray) -> None:
+    """An end row that many hiddens point to."""
+    wide = (head.astype(np.uint32) << 16).view(np.float32)
+    loud = 40 * wide[AUDIO_CODE_OFFSET : AUDIO_CODE_OFFSET + 64].sum(0)
+    head[AUDIO_END] = (loud.view(np.uint32) >> 16).astype(np.uint16)
+
+
 def test_zero_frames(music3: Music3, demo_root: Path) -> None:
-    """An end row that many hiddens point to ends some of twelve songs at once and lets others run."""
-
-    def want_the_end(head: np.ndarray) -> None:
-        wide = (head.astype(np.uint32) << 16).view(np.float32)
-        loud = 40 * wide[AUDIO_CODE_OFFSET : AUDIO_CODE_OFFSET + 64].sum(0)
-        head[AUDIO_END] = (loud.view(np.uint32) >> 16).astype(np.uint16)
-
+    """The end is drawn at once in some of twelve songs, and others run."""
     checkpoint = edited_copy(demo_root, shard_of(demo_root, "lm_head.weight"), "lm_head.weight", want_the_end)
     outcomes = {}
     ran = music3(

@@ -75,7 +75,7 @@ def test_the_sidecar_has_everything_to_repeat_the_song(music3: Music3, demo_root
     assert content["song"]["title"] == "T"
     result = content["result"]
     assert (result["frames"], result["finish_reason"], result["samples"]) == (25, "ceiling", 86 * 512)
-    assert set(content["timings"]) == {"talker", "acoustic"} and min(content["timings"].values()) > 0
+    assert not {"timings", "created"} & set(content), "the same song has the same sidecar"
     assert {"music3", "torch", "python"} <= set(content["versions"])
 
 

@@ -16,7 +16,8 @@ from music3_cli.checkpoint.inventory import open_checkpoint
 from music3_cli.errors import DeviceError, OutputError
 from music3_cli.events import AcousticStarted, Event, SongFailed, TalkerFinished, TalkerStarted, Warned
 from music3_cli.jobs.machine import RunsOn
-from music3_cli.jobs.plan import make_plan, read_songs
+from music3_cli.jobs.plan import make_plan
+from music3_cli.jobs.songs import read_songs
 from music3_cli.pipeline import Pipeline, RenderJob, SongRendered
 from music3_cli.placement import RunLimits
 from tests.conftest import EXAMPLES

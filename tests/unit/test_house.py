@@ -98,6 +98,7 @@ COMMANDS = [
     ["--help"],
     ["--version"],
     ["render", "--help"],
+    ["batch", "--help"],
     ["presets", "list"],
     ["presets", "show", "default"],
     ["lint", str(EXAMPLES / "morning-light.txt")],

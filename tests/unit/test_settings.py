@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from music3_cli.errors import InputError, UsageError
-from music3_cli.jobs.plan import read_songs
+from music3_cli.jobs.songs import read_songs
 from music3_cli.song.settings import Layer, Sourced, parse_duration, parse_seed, resolve
 
 

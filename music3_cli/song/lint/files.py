@@ -22,15 +22,16 @@ from music3_cli.song.lint.check import (
     fix_lyrics_file,
 )
 from music3_cli.song.lint.finding import ALL, Finding, Selection, finding_of, in_order, locate
-from music3_cli.song.lint.manifest import ENDINGS, ManifestSong, Value, read_manifest
+from music3_cli.song.lint.manifest import ManifestSong, Value, read_manifest
 from music3_cli.song.lint.prompt_rules import may_be_near_a_limit
 from music3_cli.song.lint.rule import Hit
 from music3_cli.song.lyrics import Lyrics, parse_lyrics
+from music3_cli.song.manifest.document import ENDINGS, MAX_MANIFEST_BYTES
 from music3_cli.song.place import text_place
 from music3_cli.song.presets import DEFAULT_PRESET, VOCALS, Preset, load_preset, preset_of
 from music3_cli.song.prompt import prompt_text
 from music3_cli.song.settings import SETTINGS, parse_duration
-from music3_cli.song.text import SourceFault, SourceText, clean_text, decode_text, read_bytes
+from music3_cli.song.text import MAX_TEXT_BYTES, SourceFault, SourceText, clean_text, decode_text, read_bytes
 
 Kind = Literal["lyrics", "caption", "preset", "manifest"]
 KINDS: tuple[Kind, ...] = ("lyrics", "caption", "preset", "manifest")
@@ -81,10 +82,14 @@ def lint_file(path: str, kind: Kind | None, options: Options) -> Report:
     """Lint one file, or standard input (`-`)."""
     name = "<stdin>" if path == "-" else path
     try:
-        data = read_bytes(path)
+        data = read_bytes(path, _most_bytes(path))
     except SourceFault as fault:
         return Report(name, options.selection.findings([finding_of(fault, name)]))
     return lint_text(data, name, kind, options)
+
+
+def _most_bytes(name: str) -> int:
+    return MAX_MANIFEST_BYTES if PurePath(name).suffix.lower() in ENDINGS else MAX_TEXT_BYTES
 
 
 def lint_text(data: bytes, name: str, kind: Kind | None, options: Options) -> Report:
@@ -93,7 +98,7 @@ def lint_text(data: bytes, name: str, kind: Kind | None, options: Options) -> Re
     encoding: list[Finding] = []
     try:
         try:
-            raw = decode_text(data, name, as_is=True).text
+            raw = decode_text(data, name, as_is=True, most=_most_bytes(name)).text
         except SourceFault as fault:
             recoded = _recoded(data) if fault.rule == text_rules.UTF16.id else None
             if recoded is None:

@@ -1,0 +1,232 @@
+"""`music3 batch`: a manifest of many songs in, a folder of songs out, whatever happens in between."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from music3_cli.cli import console
+
+if TYPE_CHECKING:
+    from music3_cli.jobs.batch.plan import BatchPlan, Choices
+    from music3_cli.jobs.batch.run import How
+    from music3_cli.jobs.executors.foreman import Stop
+
+Text = str | None
+
+
+def batch(
+    manifest: Annotated[str, typer.Argument(help="YAML, JSON, JSONL or CSV; see docs/manifest.md.")],
+    output: Annotated[
+        Text,
+        typer.Option(
+            "--output",
+            "-o",
+            help="Folder, or a template such as out/{index}-{title}.{ext}. [default: the manifest's name]",
+        ),
+    ] = None,
+    preset: Annotated[Text, typer.Option(help="For every song, whatever the manifest says.")] = None,
+    seed: Annotated[Text, typer.Option(help="For every song.")] = None,
+    takes: Annotated[Text, typer.Option(help="For every song.")] = None,
+    max_duration: Annotated[Text, typer.Option(help="Ceiling of every song, such as 3:30.")] = None,
+    steps: Annotated[Text, typer.Option(help="Euler steps a window.")] = None,
+    shift: Annotated[Text, typer.Option(help="Of the steps' schedule.")] = None,
+    fast: Annotated[
+        bool | None,
+        typer.Option("--fast/--no-fast", help="16 steps, shift 2, fp16, where not given; see docs/numerics.md."),
+    ] = None,
+    guidance: Annotated[Text, typer.Option(help="Guidance of the acoustic stage.")] = None,
+    precision: Annotated[Text, typer.Option(help="Acoustic stage, as in `music3 render`.")] = None,
+    talker_dtype: Annotated[Text, typer.Option(help="bf16 or fp32.")] = None,
+    seed_scheme: Annotated[Text, typer.Option(help="server or diffusers.")] = None,
+    format: Annotated[Text, typer.Option(help="wav, flac, mp3, ogg (Vorbis) or opus.")] = None,
+    bit_depth: Annotated[Text, typer.Option(help="16, 24 or float (wav only).")] = None,
+    quality: Annotated[Text, typer.Option(help="Of mp3, ogg and opus, 0 to 10 (best).")] = None,
+    sample_rate: Annotated[Text, typer.Option(help="44100 or 32000.")] = None,
+    normalize: Annotated[Text, typer.Option(help="none, peak[=-1] (dBTP) or loudness[=-14] (LUFS).")] = None,
+    album: Annotated[Text, typer.Option(help="Album, for tags.")] = None,
+    artist: Annotated[Text, typer.Option(help="Artist, for tags.")] = None,
+    keep_codes: Annotated[bool, typer.Option("--keep-codes", help="Keep the codes of every song.")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Lint warnings make a song invalid too.")] = False,
+    skip_invalid: Annotated[
+        bool, typer.Option("--skip-invalid", help="Render what is valid, and end with 3 if anything is not.")
+    ] = False,
+    only: Annotated[
+        list[str] | None, typer.Option(help="Only this song (all takes) or take; repeatable, * allowed.")
+    ] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Render at most so many songs now.")] = None,
+    shard: Annotated[
+        Text, typer.Option(help="I/N: only every N-th take from the I-th on, for N runs beside each other.")
+    ] = None,
+    on_exists: Annotated[
+        str, typer.Option(help="update (keep what is the same, render again what changed), overwrite, or error.")
+    ] = "update",
+    fail_fast: Annotated[bool, typer.Option("--fail-fast", help="Begin no song after one has failed.")] = False,
+    retries: Annotated[
+        int, typer.Option(min=0, help="Tries again after faults of the machine (a worker killed, a full disk).")
+    ] = 1,
+    on_interrupt: Annotated[
+        str, typer.Option(help="What the first Ctrl-C or SIGTERM does to songs that run: finish or drop.")
+    ] = "finish",
+    checkpoint: Annotated[
+        Text, typer.Option(help="Folder, demo, or REPO[@REV] in the hub's cache. [default: as in `music3 render`]")
+    ] = None,
+    device: Annotated[Text, typer.Option(help="auto, cpu, cuda or cuda:N. [default: auto]")] = None,
+    devices: Annotated[
+        Text, typer.Option(help="Several, such as cuda:0,cuda:1: an engine each, in processes of their own.")
+    ] = None,
+    executor: Annotated[str, typer.Option(help="local, or ray: an engine on each GPU of a cluster.")] = "local",
+    ray_address: Annotated[
+        Text, typer.Option(help="Of a running Ray cluster, or auto. [default: one on this machine]")
+    ] = None,
+    acoustic_device: Annotated[
+        str, typer.Option(help="Of the acoustic stage: same (the talker's), auto, or a list like cuda:1.")
+    ] = "same",
+    placement: Annotated[str, typer.Option(help="auto, resident or swap; see `music3 render`.")] = "auto",
+    memory_limit: Annotated[
+        float | None, typer.Option(help="GiB of each device that may be used. [default: what is free]")
+    ] = None,
+    talker_weights: Annotated[
+        Text, typer.Option(help="full, or int8: half the talker's memory, another song. [default: as in render]")
+    ] = None,
+    no_cuda_graph: Annotated[bool, typer.Option("--no-cuda-graph", help="Run the talker's step eagerly.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan; load and write nothing.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON lines on stdout; see docs/cli.md.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only warnings and errors.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Tracebacks with errors.")] = False,
+    no_progress: Annotated[bool, typer.Option("--no-progress", help="No bars and no heartbeat lines.")] = False,
+) -> None:
+    """Render the songs of a manifest into a folder.
+
+    Everything is read and checked before a weight is loaded. The folder is the state: run the same command again, and
+    it renders what is missing or changed and keeps the rest. One song's failure does not touch the others.
+    """
+    console.configure(verbose=verbose, as_json=as_json)
+    from music3_cli.errors import UsageError
+    from music3_cli.jobs.batch.plan import ON_EXISTS, Choices, Shard
+    from music3_cli.jobs.batch.run import How, check_how
+    from music3_cli.jobs.executors.foreman import Stop
+    from music3_cli.jobs.machine import RunsOn
+
+    for flag, value, choices in (
+        ("--on-exists", on_exists, ON_EXISTS),
+        ("--on-interrupt", on_interrupt, ("finish", "drop")),
+    ):
+        if value not in choices:
+            raise UsageError(f"{flag} {value}: one of {', '.join(choices)} was expected")
+    if device is not None and devices is not None:
+        raise UsageError("--device and --devices: one of them was expected")
+    named = tuple(part.strip() for part in (devices or device or "auto").split(",") if part.strip())
+    if executor == "ray" and named == ("auto",):
+        named = ("cuda",)
+    on = RunsOn("auto", acoustic_device, placement, memory_limit, not no_cuda_graph)
+    how = How(named or ("auto",), executor, ray_address, on, retries, fail_fast)
+    check_how(how)
+    flags: dict[str, Any] = {
+        "preset": preset,
+        "seed": seed,
+        "takes": takes,
+        "max_duration": max_duration,
+        "steps": steps,
+        "guidance": guidance,
+        "shift": shift,
+        "fast": fast,
+        "precision": precision,
+        "talker_dtype": talker_dtype,
+        "talker_weights": talker_weights,
+        "seed_scheme": seed_scheme,
+        "format": format,
+        "bit_depth": bit_depth,
+        "quality": quality,
+        "sample_rate": sample_rate,
+        "normalize": normalize,
+        "album": album,
+        "artist": artist,
+    }
+    chosen = Choices(on_exists, keep_codes, Shard.parse(shard) if shard else Shard(), only or (), limit)
+    plan = _plan(Path(manifest), flags, strict, checkpoint, output, chosen, how)
+    from music3_cli.cli.batch_plans import show_batch_plan
+    from music3_cli.errors import raise_all
+
+    if dry_run:
+        show_batch_plan(plan, ", ".join(how.devices), as_json)
+    if plan.errors and not skip_invalid:
+        raise_all(plan.errors)
+    if dry_run:
+        if plan.errors:
+            raise typer.Exit(3)
+        return
+    raise typer.Exit(_run(plan, how, Stop(on_interrupt), as_json=as_json, quiet=quiet, no_progress=no_progress))
+
+
+def _plan(
+    manifest: Path,
+    flags: dict[str, Any],
+    strict: bool,
+    checkpoint: str | None,
+    output: str | None,
+    choices: Choices,
+    how: How,
+) -> BatchPlan:
+    from music3_cli.checkpoint.locate import find_checkpoint
+    from music3_cli.jobs.batch.plan import make_batch_plan
+    from music3_cli.jobs.manifest_songs import read_manifest_songs
+
+    def default_dtype() -> str:
+        if how.executor == "ray":  # whose GPUs are not here
+            return "fp32" if how.devices[0] == "cpu" else "bf16"
+        return how.first.default_dtype()
+
+    def default_weights() -> str:
+        return "full" if how.executor == "ray" else how.first.default_weights(found)
+
+    songs = read_manifest_songs(manifest, flags, strict)
+    found = find_checkpoint(checkpoint)
+    return make_batch_plan(songs, found, default_dtype, default_weights, output, choices)
+
+
+def _run(plan: BatchPlan, how: How, stop: Stop, *, as_json: bool, quiet: bool, no_progress: bool) -> int:
+    from music3_cli.cli.batch_plans import show_summary
+    from music3_cli.cli.batch_progress import make_batch_view
+    from music3_cli.events import RunFinished
+    from music3_cli.jobs.batch.run import run_batch
+
+    code = 0
+    with (
+        make_batch_view(as_json=as_json, quiet=quiet, no_progress=no_progress) as view,
+        _graceful(stop),
+        console.guarded_stdout(),
+        closing(run_batch(plan, how, stop)) as events,
+    ):
+        for event in events:
+            view.take(event)
+            if isinstance(event, RunFinished):
+                code = event.exit_code
+    if not as_json and not quiet:
+        show_summary(plan)
+    return code
+
+
+@contextmanager
+def _graceful(stop: Stop) -> Iterator[None]:
+    """Inside, a first signal asks the batch to stop; the second one is the program's own again, and ends it at once."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def ask(number: int, frame: FrameType | None) -> None:
+        stop.requested = True
+        for each, handler in before.items():
+            signal.signal(each, handler)
+
+    for number in before:
+        signal.signal(number, ask)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

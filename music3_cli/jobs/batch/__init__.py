@@ -1,0 +1,1 @@
+"""A batch: its plan, its folder's lock, its run and its record."""

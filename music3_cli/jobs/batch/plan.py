@@ -1,0 +1,258 @@
+"""What a batch will do: every take of a manifest with its file, and whether it is new, missing, changed or kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
+from functools import cache, partial
+from pathlib import Path, PurePath
+
+from music3_cli.checkpoint.inventory import Checkpoint
+from music3_cli.errors import InputError, ManyErrors, Music3Error, OutputError, UsageError
+from music3_cli.jobs.manifest_songs import ManifestSongs, Unusable
+from music3_cli.jobs.naming import fill_template
+from music3_cli.jobs.plan import PlannedSong, Planner, check_folders, draw_seed, name_fields
+from music3_cli.jobs.sidecar import differences, has_codes, is_done, read_sidecar, sidecar_path
+from music3_cli.jobs.songs import Song
+from music3_cli.song.delivery import make_delivery
+from music3_cli.song.manifest.template import check_song_template, fields_of, with_ending
+from music3_cli.song.request import SongRequest
+
+ON_EXISTS = ("update", "overwrite", "error")
+
+
+@dataclass(frozen=True)
+class Shard:
+    """Every `count`-th take from number `index` on, counted from 0."""
+
+    index: int = 0
+    count: int = 1
+
+    @classmethod
+    def parse(cls, text: str) -> Shard:
+        """From `I/N`.
+
+        Raises:
+            UsageError: not of that form.
+        """
+        index, slash, count = text.partition("/")
+        if not (slash and index.isdecimal() and count.isdecimal() and int(index) < int(count)):
+            raise UsageError(f"--shard {text}: I/N was expected, I from 0 to N - 1, such as 0/3")
+        return cls(int(index), int(count))
+
+    @property
+    def is_whole(self) -> bool:
+        return self.count == 1
+
+    @property
+    def label(self) -> str:
+        """For names of files; empty for the whole plan."""
+        return "" if self.is_whole else f"{self.index}-of-{self.count}"
+
+
+@dataclass(frozen=True)
+class BatchPlan:
+    """A batch, decided.
+
+    Attributes:
+        songs: this shard's takes and unusable songs, in the manifest's order.
+        chosen: ids of the takes to render now; all others wait (`--only`, `--limit`).
+        errors: everything that is wrong, of the whole manifest.
+    """
+
+    folder: Path
+    manifest: Path
+    title: str
+    checkpoint: Checkpoint
+    songs: tuple[PlannedSong | Unusable, ...]
+    chosen: frozenset[str]
+    shard: Shard
+    errors: tuple[Music3Error, ...] = ()
+    notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def takes(self) -> list[PlannedSong]:
+        return [song for song in self.songs if isinstance(song, PlannedSong)]
+
+    @property
+    def to_render(self) -> list[PlannedSong]:
+        return [song for song in self.takes if song.action == "render" and song.request.id in self.chosen]
+
+    @property
+    def kept(self) -> list[PlannedSong]:
+        return [song for song in self.takes if song.action == "keep"]
+
+    @property
+    def unusable(self) -> list[Unusable]:
+        return [song for song in self.songs if isinstance(song, Unusable)]
+
+
+@dataclass
+class Choices:
+    """What of a plan is carried out, and how files that exist are treated."""
+
+    on_exists: str = "update"
+    keep_codes: bool = False
+    shard: Shard = field(default_factory=Shard)
+    only: Sequence[str] = ()
+    limit: int | None = None
+
+
+def output_place(output: str | None, manifest: ManifestSongs) -> tuple[Path, str]:
+    """The output folder, and the template of names in it; an empty one means the usual names.
+
+    Raises:
+        UsageError: `-o` is no folder and no template that stays in one.
+    """
+    if output is None:
+        return Path(manifest.path.stem), manifest.output
+    parts = PurePath(output).parts
+    first = next((index for index, part in enumerate(parts) if "{" in part), None)
+    if first is None:
+        if Path(output).suffix.lower() in (".wav", ".flac", ".mp3", ".ogg", ".opus") or Path(output).is_file():
+            raise UsageError(f"--output {output}: a folder was expected, or a template such as {{index}}-{{title}}.wav")
+        return Path(output), manifest.output
+    template = str(PurePath(*parts[first:]))
+    try:
+        check_song_template(template)
+    except ValueError as error:
+        raise UsageError(f"--output {output}: {error}") from None
+    return Path(*parts[:first]), with_ending(template)
+
+
+def make_batch_plan(
+    manifest: ManifestSongs,
+    checkpoint: Checkpoint,
+    default_dtype: Callable[[], str],
+    default_weights: Callable[[], str],
+    output: str | None,
+    choices: Choices,
+) -> BatchPlan:
+    """Decide about every take; what is wrong stands in the plan's `errors`.
+
+    Raises:
+        UsageError: choices that do not fit the manifest.
+        OutputError, ManyErrors: the folder cannot be written.
+    """
+    folder, template = output_place(output, manifest)
+    planner = Planner(checkpoint, InputError)  # names are the manifest's
+    dtype, weights = cache(default_dtype), cache(default_weights)
+    songs: list[PlannedSong | Unusable] = []
+    for index, song in enumerate(manifest.songs, start=1):
+        if isinstance(song, Unusable):
+            songs.append(song)
+            continue
+        try:
+            usual = "{id}-take{take}.{ext}" if song.takes > 1 else "{id}.{ext}"
+            path = str(folder).replace("{", "{{").replace("}", "}}") + "/" + (template or usual)
+            takes = planner.takes(song, index, path, partial(_seed, template=path, index=index))
+            planner.notes += song.notes
+            planner.warnings += song.warnings
+            for request, file in takes:
+                if request.talker_dtype == "auto":
+                    request = replace(request, talker_dtype=dtype())
+                if request.talker_weights == "auto":
+                    request = replace(request, talker_weights=weights())
+                keep_codes = choices.keep_codes or song.keep_codes
+                planned = _decide(request, file, checkpoint.digest, choices.on_exists, keep_codes)
+                songs.append(replace(planned, preset=song.value("preset")))
+        except Music3Error as error:
+            parts = error.errors if isinstance(error, ManyErrors) else (error,)
+            songs.append(Unusable(song.id, song.value("title"), song.value("artist"), tuple(parts)))
+    errors = [*manifest.faults, *(error for song in songs if isinstance(song, Unusable) for error in song.errors)]
+    for what in ("talker_dtype", "talker_weights"):
+        values = sorted({getattr(song.request, what) for song in songs if isinstance(song, PlannedSong)})
+        if len(values) > 1:
+            name = what.replace("_", " ")
+            errors.append(InputError(f"{manifest.path}: {name} {' and '.join(values)}: one for all was expected"))
+    shard = choices.shard
+    mine = [song for number, song in enumerate(songs) if number % shard.count == shard.index]
+    plan = BatchPlan(
+        folder,
+        manifest.path,
+        manifest.title or manifest.path.stem,
+        checkpoint,
+        tuple(mine),
+        _chosen(songs, mine, choices),
+        shard,
+        tuple(errors),
+        tuple(planner.notes),
+        tuple(dict.fromkeys(planner.warnings)),
+    )
+    check_folders(plan.to_render)
+    return plan
+
+
+def _seed(song: Song, template: str, index: int) -> tuple[int, list[str]]:
+    """The first take's seed. One that is to be random is drawn once: a later run takes it from the first one's file.
+
+    Raises:
+        InputError: it could not be found again.
+    """
+    seed = song.settings["seed"]
+    if seed.value == "random":
+        if "seed" in fields_of(template):
+            raise InputError(
+                f"{seed.source}: a random seed cannot be found again by a name with {{seed}}",
+                hint="Write a number, or leave {seed} out of the output template.",
+            )
+        delivery = make_delivery(song.settings, None)
+        sidecar = read_sidecar(fill_template(template, name_fields(song, index, 1, "", delivery))) or {}
+        drawn = sidecar.get("settings", {}).get("seed")
+        if isinstance(drawn, int):
+            return drawn, []
+    return draw_seed(song)
+
+
+def _decide(request: SongRequest, path: Path, digest: str, on_exists: str, keep_codes: bool) -> PlannedSong:
+    """What happens to one file, and why."""
+    if path.is_dir():
+        raise OutputError(f"{path}: is a folder; a file was to be written there")
+
+    def render(reason: str) -> PlannedSong:
+        return PlannedSong(request, path, "render", reason, keep_codes)
+
+    if not path.exists():
+        return render("missing: its sidecar is there" if sidecar_path(path).exists() else "new")
+    if on_exists == "overwrite":
+        return render("overwrites")
+    if is_done(path, request.key(digest)):
+        if keep_codes and not has_codes(path):
+            return render("changed: finished, but without its codes")
+        return PlannedSong(request, path, "keep", "finished already", keep_codes)
+    if read_sidecar(path) is None:
+        raise OutputError(
+            f"{path}: exists and has no sidecar, so music3 did not make it",
+            hint="Move it away, choose another -o, or use --on-exists overwrite.",
+        )
+    if on_exists == "error":
+        raise OutputError(f"{path}: exists and is another song (the policy is error)")
+    return render(f"changed: {differences(path, request.audio_settings(), digest)}")
+
+
+def _chosen(
+    all_songs: Sequence[PlannedSong | Unusable], mine: Sequence[PlannedSong | Unusable], choices: Choices
+) -> frozenset[str]:
+    """Ids of the takes that are rendered now."""
+    takes = [song for song in mine if isinstance(song, PlannedSong) and song.action == "render"]
+    if choices.only:
+        every = {song.request.id for song in all_songs if isinstance(song, PlannedSong)}
+        names = every | {id.rpartition("-take")[0] for id in every if "-take" in id}
+        for pattern in choices.only:
+            if not any(fnmatchcase(name, pattern) for name in names):
+                near = get_close_matches(pattern, names, n=1)
+                raise UsageError(
+                    f"--only {pattern}: no song of the manifest is called so",
+                    hint=f"Did you mean {near[0]}?" if near else "--dry-run lists all of them.",
+                )
+        takes = [song for song in takes if any(_is_called(song.request.id, name) for name in choices.only)]
+    if choices.limit is not None:
+        takes = takes[: choices.limit]
+    return frozenset(song.request.id for song in takes)
+
+
+def _is_called(id: str, pattern: str) -> bool:
+    return fnmatchcase(id, pattern) or fnmatchcase(id.rpartition("-take")[0] or id, pattern)
