@@ -23,7 +23,7 @@ from music3_cli.files import file_sha256
 
 ROOT = Path(__file__).parent.parent
 QUICK = ["--checkpoint", "demo", "--steps", "2", "--max-duration", "0.6"]
-REPORTS = {"batch.json", "index.html"}
+REPORTS = {"batch.json"}
 
 
 @dataclass

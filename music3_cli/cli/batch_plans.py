@@ -98,6 +98,8 @@ def show_summary(plan: BatchPlan) -> None:
     from rich.table import Table
     from rich.text import Text
 
+    from music3_cli.jobs.page import PAGE
+
     path = plan.folder / record_name(plan.shard)
     record = json.loads(path.read_bytes())
     table = Table("song", "status", "length", "seed", "what", box=box.SIMPLE)
@@ -115,3 +117,5 @@ def show_summary(plan: BatchPlan) -> None:
         )
     console.show_talk(table)
     console.talk(f"{path}")
+    if plan.shard.is_whole and (page := plan.folder / PAGE).is_file():
+        console.talk(f"{page}: listen and compare in a browser")

@@ -224,7 +224,7 @@ def draw_timeline(timing: SongTiming, path: Path, title: str) -> None:
     axes.invert_yaxis()
     axes.set_xlabel(f"seconds; {timing.audio_seconds:.0f} s of sound in {timing.seconds:.1f} s")
     axes.set_title(title, fontsize=9)
-    axes.legend(loc="upper right", fontsize=7)
+    figure.legend(loc="outside lower right", fontsize=7, ncols=2)
     try:
         figure.savefig(path, dpi=110)
     except ValueError as error:

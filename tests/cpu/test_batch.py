@@ -18,6 +18,8 @@ import numpy as np
 import pytest
 import soundfile
 
+from music3_cli.randomness import ServerRandomness
+from music3_cli.song.prompt import PromptTokenizer
 from tests.conftest import EXAMPLES, ROOT, Music3
 from tests.cpu.test_failing_songs import edited_copy, shard_of, want_the_end
 
@@ -308,14 +310,14 @@ def test_a_broken_device_fails_its_songs_after_retries(
 ) -> None:
     from music3_cli.acoustic.engine import AcousticEngine
 
-    real = AcousticEngine.run
+    real = AcousticEngine.run_windows
 
-    def breaks(self: AcousticEngine, hiddens: Any, *rest: Any, **named: Any) -> Any:
-        if len(hiddens) == 5:  # song a
+    def breaks(self: AcousticEngine, pieces: Any, randomness: Any, *rest: Any, **named: Any) -> Any:
+        if randomness.talker_seed == ServerRandomness(1).talker_seed:  # song a
             raise RuntimeError("CUDA error: an illegal memory access was encountered")
-        return real(self, hiddens, *rest, **named)
+        return real(self, pieces, randomness, *rest, **named)
 
-    monkeypatch.setattr(AcousticEngine, "run", breaks)
+    monkeypatch.setattr(AcousticEngine, "run_windows", breaks)
     ran = music3("batch", manifest, *FLAGS, "-o", "out")
     assert ran.code == 3 and ran.err.count("try 2 follows") == 1 and "Traceback" not in ran.err
     assert statuses() == {"a": "failed", "b-take1": "rendered", "b-take2": "rendered", "c": "rendered"}
@@ -323,16 +325,28 @@ def test_a_broken_device_fails_its_songs_after_retries(
     assert fast.code == 3 and list(statuses("fast").values()) == ["failed"] + ["not_started"] * 3
 
 
-def test_sound_that_is_not_finite_fails_every_song_and_nothing_is_left(
-    music3: Music3, demo_root: Path, manifest: Path
-) -> None:
-    def poison(weights: np.ndarray) -> None:
-        weights[0] = np.nan
+def test_sound_that_is_not_finite_fails_its_song_and_no_other(music3: Music3, demo_root: Path) -> None:
+    words = {"good": "[verse]\nlight on the river\n", "bad": "[verse]\nlight on the \u5ddd\n"}
+    songs = [{"id": name, "lyrics_text": text, "takes": 2, "max_duration": 0.4} for name, text in words.items()]
+    Path("m.json").write_text(json.dumps({"songs": songs}))
+    tokenizer = PromptTokenizer.from_file(demo_root / "tokenizer" / "tokenizer.json")
+    good, bad = (set(tokenizer.prompt("Folk", text).ids) for text in words.values())
 
-    edited_copy(demo_root, "vocoder/diffusion_pytorch_model.safetensors", "conv_out.bias", poison)
-    ran = music3("batch", manifest, "--checkpoint", "checkpoint", "--steps", "2", "-o", "out")
-    assert ran.code == 3 and set(statuses().values()) == {"failed"} and ran.err.count("not finite") == 2 * 4
-    assert sorted(contents(Path("out"))) == []
+    def poison(embeddings: np.ndarray) -> None:
+        embeddings[sorted(bad - good)[0]] = 0x7FC0  # not a number
+
+    name = "model.embed_tokens.weight"
+    edited_copy(demo_root, shard_of(demo_root, name), name, poison)
+    ran = music3("batch", "m.json", "--checkpoint", "checkpoint", "--steps", "2", "-o", "out")
+    assert ran.code == 3 and ran.err.count("not finite") >= 2 and "try 2 follows" not in ran.err
+    assert list(statuses().values()) == ["rendered", "rendered", "failed", "failed"]
+    assert sorted(contents(Path("out"))) == [
+        "good-take1.wav",
+        "good-take1.wav.json",
+        "good-take2.wav",
+        "good-take2.wav.json",
+        "index.html",
+    ]
 
 
 def test_songs_that_end_before_their_first_frame(music3: Music3, demo_root: Path) -> None:

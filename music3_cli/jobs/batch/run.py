@@ -7,7 +7,7 @@ from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 
-from music3_cli.errors import Music3Error, UsageError
+from music3_cli.errors import Music3Error, OutputError, UsageError
 from music3_cli.events import (
     BatchStarted,
     Event,
@@ -27,6 +27,7 @@ from music3_cli.jobs.batch.record import Outcomes, write_record
 from music3_cli.jobs.engine import EngineSpec
 from music3_cli.jobs.executors.foreman import Foreman, Stop
 from music3_cli.jobs.machine import RunsOn
+from music3_cli.jobs.page import write_page
 from music3_cli.jobs.plan import PlannedSong, longest_first
 from music3_cli.jobs.run import check_writable_folder
 from music3_cli.jobs.sidecar import is_done
@@ -103,7 +104,9 @@ def run_batch(plan: BatchPlan, how: How, stop: Stop) -> Generator[Event, None, N
         finally:
             remove_leftovers(plan.folder, plan.takes, plan.shard.is_whole)
             seconds = time.perf_counter() - started
-            _finish(plan, outcomes, seconds, code)
+            no_page = _finish(plan, outcomes, seconds, code)
+    if no_page:
+        yield Warned(no_page)
     counts = (len(outcomes.finished), len(outcomes.kept), len(outcomes.failed) + len(plan.unusable))
     yield RunFinished(*counts, outcomes.audio_seconds, seconds, code)
 
@@ -171,9 +174,19 @@ def _worker_names(devices: Sequence[str]) -> dict[str, str]:
     return names
 
 
-def _finish(plan: BatchPlan, outcomes: Outcomes, seconds: float, exit_code: int) -> None:
-    """After every run, interrupted ones too: the record, and what is made from it."""
-    write_record(plan, outcomes, seconds, exit_code)
+def _finish(plan: BatchPlan, outcomes: Outcomes, seconds: float, exit_code: int) -> str:
+    """After every run, interrupted ones too: the record, and the audition page that is made from it.
+
+    Returns:
+        why there is no page; empty where all is well. The page is of the whole batch, a shard has none.
+    """
+    record = write_record(plan, outcomes, seconds, exit_code)
+    if plan.shard.is_whole:
+        try:
+            write_page(plan.folder, record)
+        except OutputError as error:
+            return error.message
+    return ""
 
 
 def check_how(how: How) -> None:
