@@ -6,7 +6,7 @@ import torch
 
 from music3_cli.kernels.triton_support import begin, jit, overlap, tl, triton, use_kernel
 
-RUNNING, ENDED, AT_CEILING = 0, 1, 2
+RUNNING, ENDED, AT_CEILING, BROKEN = 0, 1, 2, 3
 """A song's outcome."""
 
 
@@ -22,7 +22,8 @@ def keep_frame(
     """Keep a living song's frame and advance the song, in place.
 
     A song whose semantic column is 0 has ended and keeps nothing. The first step only leads past the prompt: its codes
-    are kept apart as priming. A song at its limit dies with the frame that fills it.
+    are kept apart as priming. A song at its limit dies with the frame that fills it. A song whose hiddens are not all
+    finite is broken and keeps nothing more: what is drawn from them means nothing, an end least of all.
 
     Args:
         column_S: int64 columns of the semantic draw.
@@ -41,8 +42,9 @@ def keep_frame(
     songs, books, hidden = hiddens_SCH.shape
     behind, ring = kept_codes_SFC.shape[1] - 1, kept_hiddens_SNCH.shape[1] - 1
     if not use_kernel(hiddens_SCH):
-        ended_S = alive_S & (column_S == 0)
-        going_S = alive_S & ~ended_S
+        broken_S = alive_S & ~hiddens_SCH.isfinite().flatten(1).all(1)
+        ended_S = alive_S & (column_S == 0) & ~broken_S
+        going_S = alive_S & ~ended_S & ~broken_S
         emits_S = going_S & (step_S > 0)
         place_S = torch.where(emits_S, frames_S, behind)
         slot_S = torch.arange(songs, device=place_S.device)
@@ -52,6 +54,7 @@ def keep_frame(
         frames_S.add_(emits_S)
         full_S = going_S & (frames_S >= limit_S)
         outcome_S.copy_(torch.where(ended_S, ENDED, torch.where(full_S, AT_CEILING, outcome_S)))
+        outcome_S.masked_fill_(broken_S, BROKEN)
         alive_S.copy_(going_S & ~full_S)
         position_R = position_S.clamp_max(positions - 1).repeat_interleave(2)
         position_S.add_(alive_S)
@@ -62,7 +65,7 @@ def keep_frame(
         column_S, codes_SC, hiddens_SCH, *counters, *flags, *kept, position_R,
         hidden, behind, ring, positions, kept_codes_SFC.stride(0), kept_hiddens_SNCH.stride(0),
         BOOKS=books, ROOM=triton.next_power_of_2(books), WIDTH=triton.next_power_of_2(hidden),
-        ENDED=ENDED, AT_CEILING=AT_CEILING, num_warps=8, **overlap(hiddens_SCH),
+        ENDED=ENDED, AT_CEILING=AT_CEILING, BROKEN=BROKEN, num_warps=8, **overlap(hiddens_SCH),
     )  # fmt: skip
     return position_R
 
@@ -72,7 +75,7 @@ def _keep_frame(
     column, codes, hiddens, position, step, frames, limit, alive, outcome, priming, kept_codes, kept_hiddens,
     position_out, hidden, behind, ring, positions, codes_stride, hiddens_stride,
     BOOKS: tl.constexpr, ROOM: tl.constexpr, WIDTH: tl.constexpr, ENDED: tl.constexpr, AT_CEILING: tl.constexpr,
-    EARLY: tl.constexpr,
+    BROKEN: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
     begin(EARLY)
     song = tl.program_id(0)
@@ -91,9 +94,15 @@ def _keep_frame(
     at = tl.arange(0, WIDTH)
     inside = at < hidden
     to = kept_hiddens + song.to(tl.int64) * hiddens_stride + tl.where(emits, emitted % ring, ring) * BOOKS * hidden
+    faults = tl.zeros((WIDTH,), tl.int32)
     for index in tl.static_range(0, BOOKS):
-        row = tl.load(hiddens + (song * BOOKS + index) * hidden + at, mask=inside)
+        row = tl.load(hiddens + (song * BOOKS + index) * hidden + at, mask=inside, other=0.0)
         tl.store(to + index * hidden + at, row, mask=inside)
+        faults += tl.where(tl.abs(row.to(tl.float32)) < float("inf"), 0, 1)  # numbers that are none compare as false
+    broken = was_alive & (tl.max(faults, 0) > 0)
+    ended = ended & ~broken
+    going = going & ~broken
+    emits = emits & ~broken  # its frame lies where the next one would, and does not count
 
     emitted += emits.to(tl.int64)
     full = going & (emitted >= tl.load(limit + song))
@@ -102,7 +111,7 @@ def _keep_frame(
     into = tl.minimum(here, positions - 1)
     tl.debug_barrier()  # every thread has read what is written now
     tl.store(frames + song, emitted)
-    tl.store(outcome + song, tl.where(ended, ENDED, tl.where(full, AT_CEILING, before)))
+    tl.store(outcome + song, tl.where(broken, BROKEN, tl.where(ended, ENDED, tl.where(full, AT_CEILING, before))))
     tl.store(alive + song, lives)
     tl.store(position_out + 2 * song, into)
     tl.store(position_out + 2 * song + 1, into)

@@ -124,6 +124,11 @@ class Sounding:
         song, request = self.song, self.job.request
         frames, whole = self._known
         windows, steps = count_windows(frames if whole else song.max_frames), request.steps
+        if whole and song.finish_reason == "broken":
+            raise SongError(
+                f"the talker's values are not finite behind frame {frames}",
+                hint="`music3 verify --deep` finds weights that are not; another --seed or --talker-dtype may help.",
+            )
         if whole and not frames:
             raise SongError(
                 "the model ended the song before its first frame",

@@ -83,7 +83,7 @@ class ReferenceDraws:
         return self._draw(residual_candidates(sum_parts(parts_PRV, self.dtype)), codebook)
 
     def _draw(self, logits_SV: torch.Tensor, codebook: int) -> torch.Tensor:
-        probabilities_SV = torch.softmax(logits_SV, -1).cpu()
+        probabilities_SV = torch.softmax(logits_SV, -1).nan_to_num(1.0).cpu()  # `keep_frame` ends songs without numbers
         columns = [
             song.draw(probabilities_SV[slot : slot + 1], codebook)
             if isinstance(song, ReferenceRandomness) and draws

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 import torch
 
-from music3_cli.kernels.keep import AT_CEILING, RUNNING
+from music3_cli.kernels.keep import AT_CEILING, BROKEN, ENDED, RUNNING
 from music3_cli.kernels.triton_support import kernels_work
 from music3_cli.models.talker import Talker
 from music3_cli.placement import RunLimits
@@ -28,6 +28,9 @@ from music3_cli.talker.step import frame_step
 MOST_SLOTS = 16
 """Songs that share a step where kernels run."""
 
+
+REASONS = {ENDED: "end", AT_CEILING: "ceiling", BROKEN: "broken"}
+"""Why a song is finished, by its slot's outcome."""
 
 NO_KERNELS = "Triton cannot build kernels here (it needs a C compiler)"
 
@@ -223,7 +226,7 @@ class _Run:
                 if song.frames - song.handed > CHUNK_FRAMES:
                     self._hand_over(slot, song, song.handed + CHUNK_FRAMES)
                 if reasons[slot] != RUNNING:
-                    self._finish(slot, song, "ceiling" if reasons[slot] == AT_CEILING else "end")
+                    self._finish(slot, song, REASONS[reasons[slot]])
                 if grown or song.finish_reason:
                     changed.append(song)
         return changed
@@ -252,7 +255,9 @@ class _Run:
         if song.frames > song.handed:
             self._hand_over(slot, song, song.frames)
         codes_FC = self.slots.codes_SFC[slot, : song.frames].clone()
-        song.finish(song.known.finish_reason if song.known else reason, self.slots.priming_SC[slot].clone(), codes_FC)
+        if song.known and reason != "broken":
+            reason = song.known.finish_reason
+        song.finish(reason, self.slots.priming_SC[slot].clone(), codes_FC)
         song.seconds = self.busy - self.since[slot]
         self._leave(slot)
 

@@ -45,7 +45,7 @@ class TalkerSong:
             pass (talker/forcing.py).
         exact: known codes go through the steps all the same.
         frames: emitted so far.
-        finish_reason: empty while it runs, then `end` or `ceiling`.
+        finish_reason: empty while it runs, then `end`, `ceiling`, or `broken`: its hiddens were not finite.
         seconds: the talker's time from the song's prefill to its last frame, the other songs' included.
         dropped: set by whoever no longer wants the song; it then leaves its slot before the next frame.
         handed: frames whose hiddens were handed over.

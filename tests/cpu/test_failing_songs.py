@@ -23,7 +23,7 @@ def shard_of(demo_root: Path, tensor: str) -> str:
 def want_the_end(head: np.ndarray) -> None:
     """An end row that many hiddens point to."""
     wide = (head.astype(np.uint32) << 16).view(np.float32)
-    loud = 40 * wide[AUDIO_CODE_OFFSET : AUDIO_CODE_OFFSET + 64].sum(0)
+    loud = 0.5 * wide[AUDIO_CODE_OFFSET : AUDIO_CODE_OFFSET + 64].sum(0)
     head[AUDIO_END] = (loud.view(np.uint32) >> 16).astype(np.uint16)
 
 
