@@ -1,4 +1,4 @@
-"""Carries a batch out: the folder is locked, leftovers of dead runs go, songs are rendered, the record is written."""
+"""Carries a batch out: the folder is locked, leftovers of dead runs go, songs are rendered, record and page written."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 
-from music3_cli.errors import Music3Error, UsageError
+from music3_cli.errors import Music3Error, OutputError, UsageError
 from music3_cli.events import (
     BatchStarted,
     Event,
     Note,
+    PageWritten,
     RunFinished,
     SongFailed,
     SongFinished,
@@ -26,6 +27,7 @@ from music3_cli.jobs.batch.plan import BatchPlan
 from music3_cli.jobs.batch.record import Outcomes, write_record
 from music3_cli.jobs.engine import EngineSpec
 from music3_cli.jobs.executors.foreman import Foreman, Stop
+from music3_cli.jobs.page import write_page
 from music3_cli.jobs.plan import PlannedSong, longest_first
 from music3_cli.jobs.run import check_writable_folder
 from music3_cli.jobs.sidecar import is_done
@@ -96,7 +98,8 @@ def run_batch(plan: BatchPlan, how: How, stop: Stop) -> Generator[Event, None, N
         finally:
             remove_leftovers(plan.folder, plan.takes, plan.shard.is_whole)
             seconds = time.perf_counter() - started
-            _finish(plan, outcomes, seconds, code)
+            last = _finish(plan, outcomes, seconds, code)
+        yield from last
     counts = (len(outcomes.finished), len(outcomes.kept), len(outcomes.failed) + len(plan.unusable))
     yield RunFinished(*counts, outcomes.audio_seconds, seconds, code)
 
@@ -164,9 +167,15 @@ def _worker_names(devices: Sequence[str]) -> dict[str, str]:
     return names
 
 
-def _finish(plan: BatchPlan, outcomes: Outcomes, seconds: float, exit_code: int) -> None:
-    """After every run, interrupted ones too: the record, and what is made from it."""
-    write_record(plan, outcomes, seconds, exit_code)
+def _finish(plan: BatchPlan, outcomes: Outcomes, seconds: float, exit_code: int) -> list[Event]:
+    """After every run, interrupted ones too: the record and, of the whole batch, the page. Returns what is to be told."""
+    record = write_record(plan, outcomes, seconds, exit_code)
+    if not plan.shard.is_whole:
+        return []
+    try:
+        return [PageWritten(str(write_page(plan.folder, record)))]
+    except OutputError as error:  # the songs are there all the same
+        return [Warned(f"no audition page: {error.message}")]
 
 
 def check_how(how: How) -> None:
