@@ -23,7 +23,7 @@ from music3_cli.files import file_sha256
 
 ROOT = Path(__file__).parent.parent
 QUICK = ["--checkpoint", "demo", "--steps", "2", "--max-duration", "0.6"]
-REPORTS = {"batch.json"}
+RECORD = "batch.json"
 
 
 @dataclass
@@ -36,8 +36,8 @@ class Tally:
 
 
 def contents(folder: Path) -> dict[str, str]:
-    """Every file's sha256 but the reports'."""
-    files = (path for path in sorted(folder.rglob("*")) if path.is_file() and path.name not in REPORTS)
+    """Every file's sha256, the page's too, but the record's."""
+    files = (path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != RECORD)
     return {str(path.relative_to(folder)): file_sha256(path) for path in files}
 
 
@@ -46,7 +46,7 @@ def finished_songs(folder: Path) -> dict[Path, int]:
     done = {}
     for sidecar in folder.glob("*.json"):
         audio = sidecar.with_suffix("")
-        if sidecar.name in REPORTS or not audio.is_file():
+        if sidecar.name == RECORD or not audio.is_file():
             continue
         if json.loads(sidecar.read_bytes())["result"]["sha256"] == file_sha256(audio):
             done[audio] = audio.stat().st_mtime_ns

@@ -67,12 +67,13 @@ nothing unless it changes the sound. Files without a sidecar are not music3's an
 | file | what it is |
 |---|---|
 | `batch.json` | what the last run found and did, a song at a time; only a report |
+| `index.html` | the [audition page](audition.md), made from the record and the songs at the end of every run |
 | `.music3.lock` | held by the run at work; the system lets go of it when the run ends, however it ends |
 | `.music3-…` | unfinished; of a run that was killed, the next one removes it |
 
 `--shard 0/3`, `1/3`, `2/3` split a plan by position for runs that know nothing of each other, on one machine or
 several; each writes `batch.0-of-3.json` and so on. Afterwards the same command without `--shard` keeps everything and
-writes `batch.json`.
+writes `batch.json` and the page.
 
 ## batch.json
 

@@ -213,6 +213,13 @@ class Stopping(Event):
 
 
 @dataclass(frozen=True)
+class PageWritten(Event):
+    """The batch's audition page is in place."""
+
+    path: str
+
+
+@dataclass(frozen=True)
 class RunFinished(Event):
     """The last record of a run. `peak_device_bytes` is 0 on a CPU."""
 

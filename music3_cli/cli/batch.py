@@ -194,10 +194,10 @@ def _plan(
 def _run(plan: BatchPlan, how: How, stop: Stop, *, as_json: bool, quiet: bool, no_progress: bool) -> int:
     from music3_cli.cli.batch_plans import show_summary
     from music3_cli.cli.batch_progress import make_batch_view
-    from music3_cli.events import RunFinished
+    from music3_cli.events import PageWritten, RunFinished
     from music3_cli.jobs.batch.run import run_batch
 
-    code = 0
+    code, page = 0, None
     with (
         make_batch_view(as_json=as_json, quiet=quiet, no_progress=no_progress) as view,
         _graceful(stop),
@@ -206,10 +206,12 @@ def _run(plan: BatchPlan, how: How, stop: Stop, *, as_json: bool, quiet: bool, n
     ):
         for event in events:
             view.take(event)
+            if isinstance(event, PageWritten):
+                page = event.path
             if isinstance(event, RunFinished):
                 code = event.exit_code
     if not as_json and not quiet:
-        show_summary(plan)
+        show_summary(plan, page)
     return code
 
 

@@ -92,13 +92,11 @@ def _as_json(plan: BatchPlan, device: str, estimate: Estimate) -> dict[str, Any]
     }
 
 
-def show_summary(plan: BatchPlan) -> None:
-    """The table after a run, on stderr, from the record that the run wrote."""
+def show_summary(plan: BatchPlan, page: str | None) -> None:
+    """The table after a run, on stderr, from the record that the run wrote, and where that and the page are."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
-
-    from music3_cli.jobs.page import PAGE
 
     path = plan.folder / record_name(plan.shard)
     record = json.loads(path.read_bytes())
@@ -116,6 +114,6 @@ def show_summary(plan: BatchPlan) -> None:
             Text(told),
         )
     console.show_talk(table)
-    console.talk(f"{path}")
-    if plan.shard.is_whole and (page := plan.folder / PAGE).is_file():
-        console.talk(f"{page}: listen and compare in a browser")
+    console.talk(f"record: {path}")
+    if page:
+        console.talk(f"to listen and choose: {page}")

@@ -47,10 +47,11 @@ def write_page(folder: Path, batch: Mapping[str, Any]) -> Path:
         the page's path.
 
     Raises:
-        OutputError: it cannot be written.
+        OutputError: it cannot be written, or an `index.html` is there that is none of ours.
     """
     path = folder / PAGE
-    data = _page_data(batch, _waves(folder, batch["songs"], _known_waves(path)))
+    older = _older(path)
+    data = _page_data(batch, _waves(folder, batch["songs"], _known_waves(older)))
     try:
         write_whole(path, _page(batch["title"], data))
     except OSError as error:
@@ -181,16 +182,28 @@ def _wave(path: Path) -> dict[str, Any]:
     return {"peaks": base64.b64encode(peaks.tobytes()).decode(), "seconds": round(seconds, 3)}
 
 
-def _known_waves(page: Path) -> dict[str, Mapping[str, Any]]:
+def _older(path: Path) -> re.Match[bytes] | None:
+    """The data of the page that is there."""
+    try:
+        found = _DATA.search(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise OutputError(f"{path}: cannot be read ({error.strerror or error})") from None
+    if not found:
+        raise OutputError(f"{path}: music3 did not make it, so it is not replaced; move it elsewhere and run again")
+    return found
+
+
+def _known_waves(page: re.Match[bytes] | None) -> dict[str, Mapping[str, Any]]:
     """Waveforms by the sha256 of their file, from the folder's page as it is: a rerun that keeps thousands of songs
     need not decode them.
     """
     try:
-        found = _DATA.search(page.read_bytes())
-        data = json.loads(found[1]) if found else {}
+        data = json.loads(page[1]) if page else {}
         if data.get("version") != DATA_VERSION:
             return {}
         takes = [take for song in data["songs"] for take in song["takes"] if take["sha256"] and take["peaks"]]
         return {take["sha256"]: {"peaks": take["peaks"], "seconds": take["seconds"]} for take in takes}
-    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+    except (ValueError, LookupError, TypeError, AttributeError):
         return {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import math
 import os
 import random
 import shutil
@@ -18,6 +19,7 @@ import numpy as np
 import pytest
 import soundfile
 
+from music3_cli.cli.main import main
 from music3_cli.randomness import ServerRandomness
 from music3_cli.song.prompt import PromptTokenizer
 from tests.conftest import EXAMPLES, ROOT, Music3
@@ -58,8 +60,12 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """What the manifest gives in one run, file by file."""
     folder = tmp_path_factory.mktemp("plain")
     (folder / "m.yaml").write_text(MANIFEST)
-    command = [sys.executable, "-m", "music3_cli", "batch", "m.yaml", *FLAGS, "-o", "out", "-q"]
-    subprocess.run(command, cwd=folder, check=True, capture_output=True, env=environment())
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(SystemExit) as ended:
+        patch.chdir(folder)
+        patch.setenv("MUSIC3_PRESETS", str(folder / "no-presets"))
+        patch.setattr(sys, "argv", ["music3", "batch", "m.yaml", *FLAGS, "-o", "out", "-q"])
+        main()
+    assert ended.value.code == 0
     return contents(folder / "out")
 
 
@@ -81,11 +87,24 @@ def statuses(folder: str = "out", name: str = "batch.json") -> dict[str, str]:
     return {song["id"]: song["status"] for song in record(folder, name)["songs"]}
 
 
+def summary_of(err: str, song: str) -> str:
+    """The song's row of the table."""
+    return next(line for line in err.splitlines()[::-1] if line.split()[:1] == [song])
+
+
 def start(*arguments: object) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "music3_cli", "batch", *map(str, arguments), "--json"]
     return subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(), start_new_session=True
     )
+
+
+def is_alive(pid: int) -> bool:
+    """False for a process that nobody has asked yet how it ended, too."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
 
 
 def wait_for(process: subprocess.Popen[str], event: str) -> dict[str, Any]:
@@ -114,8 +133,16 @@ def test_the_album_with_takes_matrix_and_formats(music3: Music3) -> None:
 
     assert mutagen.File("out/01-lantern-1.wav").tags["TCON"].text == ["Folk"]
     assert mutagen.File("out/09-yoru-1.flac").tags["GENRE"] == ["Folk"]
+    page = Path("out/index.html")
+    assert "to listen and choose: out/index.html" in ran.err
+    assert all(f'"sha256":"{song["sha256"]}"' in page.read_text() for song in content["songs"])
+    first = contents(Path("out"))
     again = music3("batch", EXAMPLES / "album.yaml", *QUICK, "-o", "out")
     assert again.code == 0 and "0 rendered, 12 kept" in again.err
+    assert contents(Path("out")) == first and "index.html" in first
+    page.unlink()  # with it the waveforms that it would have kept
+    assert music3("batch", EXAMPLES / "album.yaml", *QUICK, "-o", "out").code == 0
+    assert contents(Path("out")) == first
     assert set(statuses().values()) == {"kept"} and record()["pace"] == content["pace"]
 
 
@@ -213,13 +240,19 @@ def test_kills_reruns_and_the_same_bytes(manifest: Path, plain: dict[str, str]) 
 def test_a_second_run_is_refused_and_a_killed_one_leaves_no_lock(
     music3: Music3, manifest: Path, plain: dict[str, str]
 ) -> None:
-    with start("m.yaml", *FLAGS[:2], "--steps", "1000", "-o", "out") as first:
-        wait_for(first, "acoustic_started")
+    """Its workers, which would have gone on for long, end with it."""
+    with start("m.yaml", *FLAGS[:2], "--steps", "1000", "-o", "out", "--devices", "cpu,cpu") as first:
+        workers = [wait_for(first, "worker_ready")["pid"] for _ in range(2)]
+        wait_for(first, "acoustic_progress")
         second = music3("batch", manifest, *FLAGS, "-o", "out")
         assert second.code == 8 and f"process {first.pid} on " in second.err and "since 20" in second.err
         assert music3("batch", manifest, *FLAGS, "-o", "out", "--shard", "0/2").code == 8
         assert list(Path("out").glob(".music3-*.wav"))
         first.kill()
+    deadline = time.monotonic() + 20
+    while any(is_alive(worker) for worker in workers) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not any(is_alive(worker) for worker in workers)
     assert music3("batch", manifest, *FLAGS, "-o", "out").code == 0
     assert contents(Path("out")) == plain
 
@@ -237,6 +270,8 @@ def test_the_first_signal_is_graceful(music3: Music3, manifest: Path, mode: str)
     assert statuses()[song] == ("rendered" if mode == "finish" else "not_started")
     assert list(statuses().values()).count("not_started") == 4 - last["rendered"]
     assert not list(Path("out").glob(".music3-*")) and not record()["finished"]
+    assert json.loads(out.splitlines()[-2]) == {"event": "page_written", "path": "out/index.html"}
+    assert Path("out/index.html").read_text().count('"status":"finished"') == last["rendered"]
 
 
 def test_the_second_signal_ends_at_once(manifest: Path) -> None:
@@ -248,11 +283,13 @@ def test_the_second_signal_ends_at_once(manifest: Path) -> None:
         _, err = process.communicate(timeout=60)
     assert process.returncode == 130 and "Traceback" not in err
     assert not list(Path("out").glob(".music3-*")) and set(statuses().values()) == {"not_started"}
+    assert Path("out/index.html").exists()
 
 
 def test_shards_together_are_the_whole(music3: Music3, manifest: Path, plain: dict[str, str]) -> None:
     for index in range(3):
         assert music3("batch", manifest, *FLAGS, "-o", "out", "--shard", f"{index}/3").code == 0
+    assert not Path("out/index.html").exists()
     names = [f"batch.{index}-of-3.json" for index in range(3)]
     assert [list(statuses(name=name)) for name in names] == [["a", "c"], ["b-take1"], ["b-take2"]]
     assert music3("batch", manifest, *FLAGS, "-o", "out").code == 0
@@ -272,16 +309,6 @@ def test_a_killed_worker_s_songs_go_to_others(manifest: Path, plain: dict[str, s
     lost = [event for event in events if event["event"] == "worker_lost"]
     assert [event["message"] for event in lost] == ["killed by SIGKILL"]
     assert contents(Path("out")) == plain
-
-
-def test_workers_end_with_a_killed_batch(manifest: Path) -> None:
-    with start("m.yaml", "--checkpoint", "demo", "--steps", "1000", "-o", "out", "--devices", "cpu,cpu") as process:
-        worker = wait_for(process, "worker_ready")["pid"]
-        process.kill()
-    deadline = time.monotonic() + 20
-    while Path(f"/proc/{worker}").exists() and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert not Path(f"/proc/{worker}").exists()
 
 
 def test_a_full_disk_for_one_file_is_tried_again_and_told(
@@ -325,7 +352,7 @@ def test_a_broken_device_fails_its_songs_after_retries(
     assert fast.code == 3 and list(statuses("fast").values()) == ["failed"] + ["not_started"] * 3
 
 
-def test_sound_that_is_not_finite_fails_its_song_and_no_other(music3: Music3, demo_root: Path) -> None:
+def test_a_talker_without_numbers_fails_its_song_and_no_other(music3: Music3, demo_root: Path) -> None:
     words = {"good": "[verse]\nlight on the river\n", "bad": "[verse]\nlight on the \u5ddd\n"}
     song = {"caption": "Folk", "takes": 2, "max_duration": 0.4}
     songs = [{"id": name, "lyrics_text": text, **song} for name, text in words.items()]
@@ -352,6 +379,30 @@ def test_sound_that_is_not_finite_fails_its_song_and_no_other(music3: Music3, de
     ]
 
 
+def test_sound_that_is_not_finite_fails_its_song_alone(
+    music3: Music3, manifest: Path, plain: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from music3_cli.acoustic.engine import AcousticEngine
+
+    real = AcousticEngine.run_windows
+
+    def poisoned(self: AcousticEngine, pieces: Any, randomness: Any, *rest: Any, **named: Any) -> Any:
+        factor = math.nan if randomness.talker_seed == ServerRandomness(1).talker_seed else 1  # song a
+        broken = ((window, hiddens * factor) for window, hiddens in pieces)
+        return real(self, broken, randomness, *rest, **named)
+
+    monkeypatch.setattr(AcousticEngine, "run_windows", poisoned)
+    ran = music3("batch", manifest, *FLAGS, "-o", "out")
+    assert ran.code == 3 and "a: FAILED: the sound is not finite at 0.00 s" in ran.err
+    assert statuses() == {"a": "failed", "b-take1": "rendered", "b-take2": "rendered", "c": "rendered"}
+    assert "not finite" in record()["songs"][0]["error"]["message"] and "not finite" in summary_of(ran.err, "a")
+    others = {name: sha for name, sha in plain.items() if not name.startswith(("a.", "index.html"))}
+    assert {name: sha for name, sha in contents(Path("out")).items() if name != "index.html"} == others
+    monkeypatch.setattr(AcousticEngine, "run_windows", real)
+    assert music3("batch", manifest, *FLAGS, "-o", "out").code == 0
+    assert contents(Path("out")) == plain
+
+
 def test_songs_that_end_before_their_first_frame(music3: Music3, demo_root: Path) -> None:
     edited_copy(demo_root, shard_of(demo_root, "lm_head.weight"), "lm_head.weight", want_the_end)
     lyrics = EXAMPLES / "short-and-bare.txt"
@@ -363,14 +414,29 @@ def test_songs_that_end_before_their_first_frame(music3: Music3, demo_root: Path
     assert "try 2 follows" not in ran.err  # it is the song's, and would be the same again
 
 
-def test_lyrics_that_vanish_after_planning_do_not_matter(manifest: Path) -> None:
+def test_lyrics_that_vanish_after_planning_do_not_matter(music3: Music3, monkeypatch: pytest.MonkeyPatch) -> None:
+    from music3_cli.cli import batch
+
     shutil.copy(EXAMPLES / "short-and-bare.txt", "words.txt")
     Path("m.yaml").write_text("songs: [{lyrics: words.txt, max_duration: 0.2}]\n")
-    with start("m.yaml", *FLAGS, "-o", "out") as process:
-        wait_for(process, "batch_started")
+    real = batch._run
+
+    def without_lyrics(*plan: Any, **named: Any) -> int:
         Path("words.txt").unlink()
-        process.communicate(timeout=60)
-    assert process.returncode == 0 and statuses() == {"words": "rendered"}
+        return real(*plan, **named)
+
+    monkeypatch.setattr(batch, "_run", without_lyrics)
+    assert music3("batch", "m.yaml", *FLAGS, "-o", "out").code == 0
+    assert statuses() == {"words": "rendered"} and not Path("words.txt").exists()
+
+
+def test_a_page_that_cannot_be_written_is_a_warning(music3: Music3, manifest: Path) -> None:
+    Path("out").mkdir()
+    Path("out/index.html").write_text("<h1>My own page</h1>")
+    ran = music3("batch", manifest, *FLAGS, "-o", "out", "--only", "a")
+    assert ran.code == 0 and "warning: no audition page: out/index.html: music3 did not make it" in ran.err
+    assert statuses()["a"] == "rendered" and Path("out/index.html").read_text() == "<h1>My own page</h1>"
+    assert "to listen and choose" not in ran.err
 
 
 def test_a_song_is_the_same_in_every_batch_and_order(music3: Music3, manifest: Path, plain: dict[str, str]) -> None:

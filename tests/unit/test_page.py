@@ -92,13 +92,21 @@ def test_known_waveforms_are_not_measured_again(tmp_path: Path, monkeypatch: pyt
     assert measured == ["harbour.wav"]
 
 
-@pytest.mark.parametrize("older", [b"", b"not a page", b'<script type="application/json" id="batch">[1]</script>'])
+@pytest.mark.parametrize("older", [b"[1]", b"{", b'{"version": 1, "songs": 3}'])
 def test_an_older_page_that_cannot_be_read_does_not_matter(tmp_path: Path, older: bytes) -> None:
     batch = record(song("lanterns"))
     write_sounds(tmp_path, batch)
     expected = write_page(tmp_path, batch).read_bytes()
-    (tmp_path / "index.html").write_bytes(older)
+    (tmp_path / "index.html").write_bytes(b'<script type="application/json" id="batch">%b</script>' % older)
     assert write_page(tmp_path, batch).read_bytes() == expected
+
+
+@pytest.mark.parametrize("other", [b"", b"<h1>My own page</h1>"])
+def test_somebody_else_s_page_is_not_replaced(tmp_path: Path, other: bytes) -> None:
+    (tmp_path / "index.html").write_bytes(other)
+    with pytest.raises(OutputError, match="music3 did not make it"):
+        write_page(tmp_path, record(song("lanterns")))
+    assert (tmp_path / "index.html").read_bytes() == other
 
 
 @pytest.mark.parametrize("ending", ["wav", "flac", "mp3", "ogg", "opus"])
@@ -230,7 +238,7 @@ def page_without_texts(folder: Path) -> str:
 
 def test_a_folder_that_takes_no_page_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "index.html").mkdir()
-    with pytest.raises(OutputError, match=r"index\.html: cannot be written"):
+    with pytest.raises(OutputError, match=r"index\.html: cannot be read"):
         write_page(tmp_path, record(song("a")))
     assert not list(tmp_path.glob(".music3-*"))
 

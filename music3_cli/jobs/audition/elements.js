@@ -38,7 +38,12 @@ function setIcon(button, name) {
   button.replaceChildren(icon(name));
 }
 
-/** `3:05`, or `1:02:05`. */
+/** How long a sound is, as the summary of a run says it too. */
+function lengthClock(seconds) {
+  return clock(Math.round(seconds));
+}
+
+/** Where in a sound one is: `3:05`, or `1:02:05`. */
 function clock(seconds) {
   const whole = Math.floor(seconds + 1e-6);
   const two = (value) => String(value).padStart(2, "0");

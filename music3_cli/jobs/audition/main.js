@@ -18,7 +18,7 @@ function showHead() {
   const seconds = finished.reduce((total, take) => total + (take.seconds ?? 0), 0);
   const parts = [counted(batch.songs.length, "song")];
   if (takes.length !== batch.songs.length) parts.push(counted(takes.length, "take"));
-  if (seconds) parts.push(`${clock(seconds)} of sound`);
+  if (seconds) parts.push(`${lengthClock(seconds)} of sound`);
   document.getElementById("facts").append(...parts.map((part) => element("span", {}, part)));
   const notes = batch.shared_warnings.map((warning) => `All songs: ${warning}.`);
   const waiting = takes.filter((take) => take.status === "not_started").length;
@@ -99,7 +99,7 @@ function versionButton(take) {
 
 function showPosition() {
   showTake(player.current);
-  bar.time.textContent = `${clock(player.position)} / ${clock(player.length(player.current))}`;
+  bar.time.textContent = `${clock(player.position)} / ${lengthClock(player.length(player.current))}`;
 }
 
 // The playhead follows the sound, frame by frame while it plays.

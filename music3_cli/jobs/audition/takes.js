@@ -157,8 +157,8 @@ function showTake(take) {
   parts.slider.style.setProperty("--at", `${length ? Math.min(1, at / length) * 100 : 0}%`);
   parts.slider.setAttribute("aria-valuemax", Math.round(length));
   parts.slider.setAttribute("aria-valuenow", Math.round(at));
-  parts.slider.setAttribute("aria-valuetext", `${clock(at)} of ${clock(length)}`);
-  parts.time.textContent = current || at ? `${clock(at)} / ${clock(length)}` : clock(length);
+  parts.slider.setAttribute("aria-valuetext", `${clock(at)} of ${lengthClock(length)}`);
+  parts.time.textContent = current || at ? `${clock(at)} / ${lengthClock(length)}` : lengthClock(length);
 }
 
 function showStar(take) {

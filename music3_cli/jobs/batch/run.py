@@ -1,4 +1,4 @@
-"""Carries a batch out: the folder is locked, leftovers of dead runs go, songs are rendered, the record is written."""
+"""Carries a batch out: the folder is locked, leftovers of dead runs go, songs are rendered, record and page written."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from music3_cli.events import (
     BatchStarted,
     Event,
     Note,
+    PageWritten,
     RunFinished,
     SongFailed,
     SongFinished,
@@ -104,9 +105,8 @@ def run_batch(plan: BatchPlan, how: How, stop: Stop) -> Generator[Event, None, N
         finally:
             remove_leftovers(plan.folder, plan.takes, plan.shard.is_whole)
             seconds = time.perf_counter() - started
-            no_page = _finish(plan, outcomes, seconds, code)
-    if no_page:
-        yield Warned(no_page)
+            last = _finish(plan, outcomes, seconds, code)
+        yield from last
     counts = (len(outcomes.finished), len(outcomes.kept), len(outcomes.failed) + len(plan.unusable))
     yield RunFinished(*counts, outcomes.audio_seconds, seconds, code)
 
@@ -174,19 +174,19 @@ def _worker_names(devices: Sequence[str]) -> dict[str, str]:
     return names
 
 
-def _finish(plan: BatchPlan, outcomes: Outcomes, seconds: float, exit_code: int) -> str:
-    """After every run, interrupted ones too: the record, and the audition page that is made from it.
+def _finish(plan: BatchPlan, outcomes: Outcomes, seconds: float, exit_code: int) -> list[Event]:
+    """After every run, interrupted ones too: the record and, of the whole batch, the page.
 
     Returns:
-        why there is no page; empty where all is well. The page is of the whole batch, a shard has none.
+        what is to be told about it.
     """
     record = write_record(plan, outcomes, seconds, exit_code)
-    if plan.shard.is_whole:
-        try:
-            write_page(plan.folder, record)
-        except OutputError as error:
-            return error.message
-    return ""
+    if not plan.shard.is_whole:
+        return []
+    try:
+        return [PageWritten(str(write_page(plan.folder, record)))]
+    except OutputError as error:  # the songs are there all the same
+        return [Warned(f"no audition page: {error.message}")]
 
 
 def check_how(how: How) -> None:
