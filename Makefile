@@ -14,7 +14,7 @@ demo: $(VENV)/.installed
 
 # One thread a worker: the demo's products are tiny, and threads that wait for each other cost more than they give.
 test: $(VENV)/.installed-test
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto $(ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal $(ARGS)
 
 check: $(VENV)/.installed-dev
 	$(BIN)/ruff check .

@@ -20,7 +20,7 @@ stages = load_stages(find_checkpoint("demo").root)
 
 
 def render():
-    songs = [stages.song(4, 3), stages.song(3, 4, prompt=stages.prompt(lyrics="[verse]\\nx\\n" * 9))]
+    songs = [stages.song(1, 3), stages.song(2, 4, prompt=stages.prompt(lyrics="[verse]\\nx\\n" * 9))]
     stages.talk(songs, 2)
     return songs
 

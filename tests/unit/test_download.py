@@ -132,7 +132,7 @@ def test_whole_into_the_cache_and_found_by_itself(client: Client, monkeypatch: p
     assert ran.code == 0
     assert ran.out.strip() == str(client.snapshot)
     for said in (
-        "24 files, 46.5 MB",
+        "24 files, 46.6 MB",
         "MiniMax-Music3 COMMUNITY LICENSE",
         f"/blob/{COMMIT}/LICENSE",
         "free on the disk",
@@ -342,7 +342,7 @@ def test_other_ways_to_be_wrong(client: Client, tmp_path: Path) -> None:
 def test_a_folder_of_another_revision_is_not_mixed(client: Client, demo_root: Path, tmp_path: Path) -> None:
     folder = linked_copy(demo_root, tmp_path / "folder")
     ran = client.download("--to", folder)
-    assert ran.code == 7 and "holds demo@3 already" in ran.err
+    assert ran.code == 7 and "holds demo@4 already" in ran.err
     assert client.run("verify", folder, "-q").code == 0
 
 
