@@ -11,11 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 from music3_cli.cli.main import main
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = ROOT / "examples"
+
+# How long an example takes is the machine's business: tests assert nothing about time.
+settings.register_profile("music3", deadline=None)
+settings.load_profile("music3")
 
 
 @dataclass(frozen=True)
