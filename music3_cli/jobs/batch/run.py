@@ -168,7 +168,7 @@ def _worker_names(devices: Sequence[str]) -> dict[str, str]:
 
 
 def _finish(plan: BatchPlan, outcomes: Outcomes, seconds: float, exit_code: int) -> list[Event]:
-    """After every run, interrupted ones too: the record and, of the whole batch, the page. Returns what is to be told."""
+    """After every run, interrupted ones too: the record and, of a whole batch, the page. Returns what is to be told."""
     record = write_record(plan, outcomes, seconds, exit_code)
     if not plan.shard.is_whole:
         return []
