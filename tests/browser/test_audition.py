@@ -85,7 +85,9 @@ def test_a_click_on_the_waveform_seeks(open_page: Open) -> None:
     assert playing(page) == []
     assert position(page) == pytest.approx(7.5, abs=0.1)
     shown = take(page, 0).get_by_role("slider")
-    assert shown.get_attribute("aria-valuetext") == "0:07 of 0:30"
+    page.wait_for_function(  # the page shows it when the browser has got there
+        "(wave) => wave.getAttribute('aria-valuetext') === '0:07 of 0:30'", arg=shown.element_handle()
+    )
     assert float(shown.evaluate("(wave) => parseFloat(wave.style.getPropertyValue('--at'))")) == pytest.approx(
         25, abs=1
     )
