@@ -198,6 +198,7 @@ def test_a_favourite_survives_reload_but_no_other_sound(open_page: Open, tmp_pat
     take(page, 3).locator(".star").click()
     page.reload()
     starred = page.locator(".star[aria-pressed=true]")
+    starred.nth(1).wait_for()
     assert starred.count() == 2
     page.get_by_role("button", name="Favourites 2").click()
     assert titles(page) == ["Lanterns", "Harbour"]
@@ -212,6 +213,7 @@ def test_a_favourite_survives_reload_but_no_other_sound(open_page: Open, tmp_pat
     batch["songs"][1]["sha256"] = "0" * 64
     write_page(next(tmp_path.glob("out*")), batch)
     page.reload()
+    starred.first.wait_for()
     assert starred.count() == 1
 
 
