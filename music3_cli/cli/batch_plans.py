@@ -7,6 +7,7 @@ from shutil import disk_usage
 from typing import Any
 
 from music3_cli.cli import console
+from music3_cli.cli.plans import song_facts
 from music3_cli.jobs.batch.estimate import Estimate, estimate_of
 from music3_cli.jobs.batch.plan import BatchPlan
 from music3_cli.jobs.batch.record import record_name
@@ -67,17 +68,8 @@ def _as_json(plan: BatchPlan, device: str, estimate: Estimate) -> dict[str, Any]
         if isinstance(song, Unusable):
             errors = [{"message": error.message, "hint": error.hint} for error in song.errors]
             return {"song": song.id, "action": "skip", "reason": "invalid", "errors": errors}
-        return {
-            "song": song.request.id,
-            "path": str(song.path),
-            "action": song.action if _is_chosen(plan, song) else "wait",
-            "reason": song.reason,
-            "seed": song.request.seed,
-            "take": song.request.take,
-            "prompt_tokens": len(song.request.prompt.ids),
-            "ceiling_frames": song.request.max_frames,
-            "steps": song.request.steps,
-        }
+        facts = song_facts(song)
+        return facts if _is_chosen(plan, song) else {**facts, "action": "wait"}
 
     return {
         "checkpoint": plan.checkpoint.name,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from music3_cli.cli import console
-from music3_cli.jobs.plan import Plan
+from music3_cli.jobs.plan import Plan, PlannedSong
 from music3_cli.jobs.songs import Song
 from music3_cli.song.limits import clock, frames_to_seconds
 
@@ -39,20 +39,7 @@ def plan_as_json(plan: Plan, device: str) -> dict[str, Any]:
         "checkpoint_digest": plan.checkpoint.digest,
         "demo": plan.checkpoint.is_demo,
         "device": device,
-        "songs": [
-            {
-                "song": song.request.id,
-                "path": str(song.path),
-                "action": song.action,
-                "reason": song.reason,
-                "seed": song.request.seed,
-                "take": song.request.take,
-                "prompt_tokens": len(song.request.prompt.ids),
-                "ceiling_frames": song.request.max_frames,
-                "steps": song.request.steps,
-            }
-            for song in plan.songs
-        ],
+        "songs": [song_facts(song) for song in plan.songs],
         "notes": list(plan.notes),
         "warnings": list(plan.warnings),
     }
@@ -86,3 +73,19 @@ def _setting_text(name: str, value: object) -> str:
         text = " ".join(str(value).split())
         return text if len(text) <= 60 else f"{text[:57]}..."
     return "-" if value is None else str(value)
+
+
+def song_facts(song: PlannedSong) -> dict[str, object]:
+    """A planned song in a plan's JSON."""
+    request = song.request
+    return {
+        "song": request.id,
+        "path": str(song.path),
+        "action": song.action,
+        "reason": song.reason,
+        "seed": request.seed,
+        "take": request.take,
+        "prompt_tokens": len(request.prompt.ids),
+        "ceiling_frames": request.max_frames,
+        "steps": request.steps,
+    }
