@@ -25,8 +25,9 @@ class VelocityGraph:
             compute(*self._inputs)
         torch.cuda.current_stream().wait_stream(stream)
         self._graph = torch.cuda.CUDAGraph()
-        # Other threads may use the device meanwhile, on streams of their own.
-        with torch.cuda.graph(self._graph, capture_error_mode="thread_local"):
+        # Other threads may use the device meanwhile, and capture too: torch's own stream for captures is one for all
+        # threads and devices.
+        with torch.cuda.graph(self._graph, stream=stream, capture_error_mode="thread_local"):
             self._velocity = compute(*self._inputs)
 
     def __call__(self, *inputs: torch.Tensor) -> torch.Tensor:

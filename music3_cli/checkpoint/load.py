@@ -27,6 +27,9 @@ Progress = Callable[[int], None]
 """Told the bytes of every tensor read."""
 
 
+HOST = torch.device("cpu")
+
+
 class TensorReader:
     """Reads tensors of one component by name and remembers which were used."""
 
@@ -53,12 +56,12 @@ class TensorReader:
         self._progress(part.nbytes)
         return part.to(device or self._device)
 
-    def __call__(self, name: str) -> torch.Tensor:
-        """A whole tensor on the network's device, in its stored dtype."""
+    def __call__(self, name: str, device: torch.device | None = None) -> torch.Tensor:
+        """A whole tensor, in its stored dtype, on `device` (by default the network's)."""
         tensor: torch.Tensor = self._handle(name).get_tensor(name)
         self._unused.discard(name)
         self._progress(tensor.nbytes)
-        return tensor.to(self._device)
+        return tensor.to(device or self._device)
 
     def _handle(self, name: str) -> Any:
         path = str(self._files.tensors[name][0].path)
@@ -92,8 +95,8 @@ def load_talker(
     talker = talker.to_empty(device=device)
     backbone, depth = talker.backbone, talker.depth
     with TensorReader(checkpoint.components["language_model"], device, progress) as read:
-        embed, host = "model.embed_tokens.weight", torch.device("cpu")
-        talker.text_embeddings = read.rows(embed, 0, AUDIO_CODE_OFFSET, host)
+        embed = "model.embed_tokens.weight"
+        talker.text_embeddings = read.rows(embed, 0, AUDIO_CODE_OFFSET, HOST)
         talker.code_embeddings.copy_(read.rows(embed, AUDIO_CODE_OFFSET, LAST_TOKEN))
         talker.head[:1].copy_(read.rows("lm_head.weight", AUDIO_END, AUDIO_END + 1))
         talker.head[1:].copy_(read.rows("lm_head.weight", AUDIO_CODE_OFFSET, LAST_TOKEN))
@@ -186,8 +189,11 @@ def load_vocoder(checkpoint: Checkpoint, device: torch.device, progress: Progres
     vocoder = vocoder.float().to_empty(device=device)
     with TensorReader(checkpoint.components["vocoder"], device, progress) as read:
 
+        def folded(name: str) -> torch.Tensor:
+            return folded_weight(read(f"{name}.weight_g", HOST), read(f"{name}.weight_v", HOST))
+
         def fold(conv: Conv, name: str) -> None:
-            conv.weight.copy_(folded_weight(read(f"{name}.weight_g"), read(f"{name}.weight_v")))
+            conv.weight.copy_(folded(name))
             conv.bias.copy_(read(f"{name}.bias"))
 
         vocoder.dec_in_proj.weight.copy_(read("dec_in_proj.weight"))
@@ -196,7 +202,7 @@ def load_vocoder(checkpoint: Checkpoint, device: torch.device, progress: Progres
         for index, block in enumerate(vocoder.blocks):
             name = f"blocks.{index}."
             block.alpha.copy_(read(f"{name}snake1.alpha"))
-            block.weight.copy_(folded_weight(read(f"{name}conv_t1.weight_g"), read(f"{name}conv_t1.weight_v")))
+            block.weight.copy_(folded(f"{name}conv_t1"))
             block.bias.copy_(read(f"{name}conv_t1.bias"))
             for number, unit in enumerate(block.units, start=1):
                 unit.alpha1.copy_(read(f"{name}res_unit{number}.snake1.alpha"))
@@ -228,9 +234,12 @@ def load_acoustic(
 def folded_weight(g: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
     """Weight norm over dimension 0 folded into one weight: g v / |v| (Salimans & Kingma 2016); so the transposed
     convolutions too.
+
+    Folded on the host, in float64 and rounded once: weights that are kept there and weights that were read onto a
+    device are then the same, and so are the samples.
     """
-    norm: torch.Tensor = torch.linalg.vector_norm(v, dim=(1, 2), keepdim=True)
-    return v * (g / norm)
+    norm: torch.Tensor = torch.linalg.vector_norm(v.double(), dim=(1, 2), keepdim=True)
+    return (v * (g / norm)).float()
 
 
 def _fuse(target: Matrix, *parts: torch.Tensor) -> None:

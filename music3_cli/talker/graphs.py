@@ -39,8 +39,9 @@ class StepGraphs:
                     step(view)
             torch.cuda.current_stream().wait_stream(stream)
             graph = torch.cuda.CUDAGraph()
-            # Other threads may use the device meanwhile, on streams of their own.
-            with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
+            # Other threads may use the device meanwhile, and capture too: torch's own stream for captures is one for
+            # all threads and devices.
+            with torch.cuda.graph(graph, pool=pool, stream=stream, capture_error_mode="thread_local"):
                 step(view)
             self._graphs[size] = graph
         slots.clear()
