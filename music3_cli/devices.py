@@ -101,6 +101,16 @@ def on_device(device: torch.device, own_stream: bool = False) -> Iterator[None]:
         yield
 
 
+def to_host(x: torch.Tensor) -> tuple[torch.Tensor, torch.cuda.Event | None]:
+    """A copy of `x` in host memory, and an event behind the copying; None where it is whole already."""
+    if not x.is_cuda:
+        return x.clone(), None
+    copy = torch.empty(x.shape, dtype=x.dtype, pin_memory=True).copy_(x, non_blocking=True)
+    event = torch.cuda.Event()
+    event.record(torch.cuda.current_stream(x.device))
+    return copy, event
+
+
 def arithmetic(tf32: bool) -> AbstractContextManager[None]:
     """Inside, float32 products and convolutions are TF32 (where the device has it) or true float32; convolutions are
     repeatable, and half-precision products add up in float32.

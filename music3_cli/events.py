@@ -117,7 +117,7 @@ class AcousticProgress(Event):
 
 @dataclass(frozen=True)
 class WindowFinished(Event):
-    """Window `window` (counted from 0) is sound and written; `seconds` is what it took."""
+    """Window `window` (counted from 0) is solved, which took `seconds`; its sound goes to the file next."""
 
     song: str
     window: int

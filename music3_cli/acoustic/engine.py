@@ -21,7 +21,7 @@ from music3_cli.acoustic.flow import (
 from music3_cli.acoustic.graphs import Velocity, VelocityGraphs
 from music3_cli.acoustic.precision import Precision, precision_on, wider
 from music3_cli.acoustic.windows import WINDOW_FRAMES, Window, plan_windows
-from music3_cli.devices import true_fp32
+from music3_cli.devices import to_host, true_fp32
 from music3_cli.kernels.triton_support import use_kernel
 from music3_cli.models.condition import ConditionEncoder
 from music3_cli.models.transformer import FlowTransformer
@@ -38,6 +38,13 @@ class Solved:
 
 
 @dataclass(frozen=True)
+class Launched:
+    """All steps of a window are on their way. The device is busy with them: until it is done the host has time."""
+
+    window: Window
+
+
+@dataclass(frozen=True)
 class Redone:
     """A window had values that are no numbers; it begins again, on the same noise, with the policy `precision`."""
 
@@ -47,10 +54,24 @@ class Redone:
 
 @dataclass(frozen=True)
 class Sound:
-    """A window's kept span, [2, samples] float32 in [-1, 1] on the host; concatenated, the spans are the song."""
+    """A window's kept span, on its way to the host; concatenated, the spans are the song.
+
+    Attributes:
+        ready: behind the copy, where the device is still at it.
+    """
 
     window: Window
     samples_CS: torch.Tensor
+    ready: torch.cuda.Event | None = None
+
+    def wait(self) -> torch.Tensor:
+        """[2, samples] float32 in [-1, 1] on the host, once they are there."""
+        if self.ready is not None:
+            self.ready.synchronize()
+        return self.samples_CS
+
+
+Part = Solved | Launched | Redone | Sound
 
 
 @dataclass(frozen=True)
@@ -99,7 +120,7 @@ class AcousticEngine:
         guidance: float = GUIDANCE,
         precision: str = "fp32",
         shift: float = 1.0,
-    ) -> Iterator[Solved | Redone | Sound]:
+    ) -> Iterator[Part]:
         """A song's sound from all its frame hiddens [F, 8 x H], in window order; see `run_windows`."""
         pieces = ((window, hiddens_FD[window.start : window.stop]) for window in self.windows(len(hiddens_FD)))
         yield from self.run_windows(pieces, randomness, steps, guidance, precision, shift)
@@ -113,9 +134,9 @@ class AcousticEngine:
         guidance: float = GUIDANCE,
         precision: str = "fp32",
         shift: float = 1.0,
-    ) -> Generator[Solved | Redone | Sound]:
+    ) -> Generator[Part]:
         """A song's sound from its windows in order, each with its frames' hiddens [frames, 8 x H] on any device. The
-        next window is asked for when the sound of the last has been taken.
+        next window is asked for when the one before is solved; its sound may still be on the way.
 
         Args:
             precision: `fp32`, `tf32` or `fp16`, see `acoustic/precision.py`.
@@ -128,12 +149,14 @@ class AcousticEngine:
             policy: Precision | None = asked
             while policy:
                 latents_LC = yield from self.solve(problem, times, tokens, guidance, policy)
+                finite = latents_LC.isfinite().all()
+                yield Launched(window)
                 policy = wider(policy, self.device)
-                if policy is None or bool(latents_LC.isfinite().all()):
+                if bool(finite) or policy is None:  # here the host waits for the device
                     break
                 yield Redone(window, policy.name)
             carry = next_carry(latents_LC, problem.condition_LC)
-            yield Sound(window, self.decode(latents_LC, window, asked))
+            yield Sound(window, *to_host(self.decode(latents_LC, window, asked)))
 
     def tokens(self, times: Sequence[float]) -> list[torch.Tensor]:
         """The token of each time but the last, each computed alone: it does not depend on the other times."""
@@ -191,7 +214,6 @@ class AcousticEngine:
         return compute
 
     def decode(self, latents_LC: torch.Tensor, window: Window, precision: Precision) -> torch.Tensor:
-        """The kept span of a window's latents, as in `Sound`."""
+        """The kept span of a window's latents, [2, samples] float32 in [-1, 1]."""
         with precision.policy():
-            sound_CS = self.vocoder.decode(latents_LC.T, window.keep_start, window.keep_stop)
-        return sound_CS.clamp(-1, 1).cpu()
+            return self.vocoder.decode(latents_LC.T, window.keep_start, window.keep_stop).clamp(-1, 1)

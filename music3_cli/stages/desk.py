@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 import torch
 
@@ -31,6 +32,8 @@ class Desk:
         self.architecture, self.devices, self.most = architecture, tuple(devices), most
         self._news = threading.Condition()
         self._songs: list[list[Sounding]] = [[] for _ in devices]
+        # The song of each device whose last solved window is not yet written.
+        self._unwritten: list[Sounding | None] = [None for _ in devices]
         self._rendered: dict[str, Sounding] = {}
         self._by_id: dict[str, Sounding] = {}
         self._talker_is_done = self._stopped = False
@@ -66,6 +69,7 @@ class Desk:
         """Everything that can be done on a device now."""
         while (sounding := self._next(place)) is not None:
             yield from self._advance(place, sounding, engine)
+        yield from self._write(place)
 
     def serve(self, place: int, engine: AcousticEngine) -> Iterator[Event]:
         """Everything that is to be done on a device, as it comes, until the talker has no more songs."""
@@ -77,13 +81,18 @@ class Desk:
                         lambda: (
                             self._stopped
                             or self._next(place) is not None
+                            or self._unwritten[place] is not None
                             or (self._talker_is_done and not self._songs[place])
                         )
                     )
-                sounding = self._next(place)
-                if self._stopped or sounding is None:
+                if self._stopped:
                     return
-                yield from self._advance(place, sounding, engine)
+                if (sounding := self._next(place)) is not None:
+                    yield from self._advance(place, sounding, engine)
+                elif self._unwritten[place] is not None:
+                    yield from self._write(place)
+                else:
+                    return
 
     def settle(self, song: str) -> None:
         """Whoever took a rendered song is done with it."""
@@ -105,11 +114,24 @@ class Desk:
         return next((sounding for sounding in self._songs[place] if sounding.ready), None)
 
     def _advance(self, place: int, sounding: Sounding, engine: AcousticEngine) -> Iterator[Event]:
+        """Solve a window, and write the one before while the device is at work."""
         with on_device(self.devices[place]):
-            for event in sounding.advance(engine):
-                if sounding.done:
-                    self._leave(place, sounding)
-                yield event
+            yield from self._leaving(place, sounding, sounding.solve(engine, partial(self._write, place)))
+            yield from self._write(place)  # a song that failed at once left no time for it
+        if sounding.unwritten:
+            self._unwritten[place] = sounding
+
+    def _write(self, place: int) -> Iterator[Event]:
+        sounding, self._unwritten[place] = self._unwritten[place], None
+        if sounding is not None and sounding.unwritten:
+            yield from self._leaving(place, sounding, sounding.write())
+
+    def _leaving(self, place: int, sounding: Sounding, events: Iterator[Event]) -> Iterator[Event]:
+        """What happens to a song; it is gone from here before its last event is known."""
+        for event in events:
+            if sounding.done and sounding in self._songs[place]:
+                self._leave(place, sounding)
+            yield event
 
     def _leave(self, place: int, sounding: Sounding) -> None:
         with self._news:

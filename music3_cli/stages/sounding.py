@@ -1,19 +1,22 @@
 """A song in the acoustic stage: takes frames as the talker gives them, makes every window that is known into sound, and
 writes it.
+
+Solving and writing are two steps, so that the host can write a window while the device solves the next one, of this
+song or of another.
 """
 
 from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
 
-from music3_cli.acoustic.engine import AcousticEngine, Redone, Solved, Sound
+from music3_cli.acoustic.engine import AcousticEngine, Launched, Part, Redone, Solved, Sound
 from music3_cli.acoustic.windows import HOP_FRAMES, Window, count_windows, window_at
 from music3_cli.audio.tags import Tags
 from music3_cli.audio.writer import AudioWriter, WrittenAudio
@@ -59,8 +62,8 @@ class SongRendered(Event):
 class Sounding:
     """One song between the talker and its file.
 
-    The talker's side calls `take` whenever the song has news; the acoustic side calls `advance` while `ready`. Whoever
-    shares a song between threads guards `take` and `ready` with one lock.
+    The talker's side calls `take` whenever the song has news; the acoustic side calls `solve` while `ready`, and
+    `write` behind it. Whoever shares a song between threads guards `take` and `ready` with one lock.
     """
 
     def __init__(self, job: RenderJob, song: TalkerSong, architecture: Architecture) -> None:
@@ -71,7 +74,9 @@ class Sounding:
         self._known = (0, False)
         self._first, self._hiddens = 0, list[Hiddens]()
         self._codes: SongCodes | None = None
-        self._parts: Generator[Solved | Redone | Sound] | None = None
+        self._parts: Generator[Part] | None = None
+        self._sound: Sound | None = None
+        self._arithmetic = ""
         self._writer: AudioWriter | None = None
         self._next, self._samples, self._seconds = 0, 0, 0.0
         self._seams: list[float] = []
@@ -91,9 +96,11 @@ class Sounding:
     def ready(self) -> bool:
         """Whether there is a window to solve, or an end to come to."""
         frames, whole = self._known
-        if self.done or whole or self.song.randomness.noise_waits:
-            return whole and not self.done
-        return window_at(self._next, frames, False, self._condition) is not None
+        if self.done or (self.song.randomness.noise_waits and not whole):
+            return False
+        if whole and (not frames or self.song.finish_reason == "broken"):
+            return True
+        return window_at(self._next, frames, whole, self._condition) is not None
 
     @property
     def frames_to_go(self) -> int:
@@ -101,25 +108,44 @@ class Sounding:
         frames, whole = self._known
         return max(0, (frames if whole else self.song.max_frames) - self._next * HOP_FRAMES)
 
-    def advance(self, engine: AcousticEngine) -> Iterator[Event]:
-        """One window, and the file's end behind the last one. What goes wrong ends this song alone."""
+    @property
+    def unwritten(self) -> bool:
+        """Whether a solved window waits for `write`."""
+        return self._sound is not None
+
+    def solve(self, engine: AcousticEngine, meanwhile: Callable[[], Iterator[Event]]) -> Iterator[Event]:
+        """One window. What goes wrong ends this song alone.
+
+        Args:
+            meanwhile: what the host does while the device is at work; it may end this song.
+        """
         try:
-            yield from self._window(engine)
+            yield from self._solve(engine, meanwhile)
         except (SongError, OutputError) as error:
-            self.close()
-            self.song.dropped = True
-            yield SongFailed(self.song.id, error.message, error.hint, isinstance(error, OutputError))
+            yield self._failed(error)
+
+    def write(self) -> Iterator[Event]:
+        """The solved window to the file; behind the last one the file's end. What goes wrong ends this song alone."""
+        try:
+            yield from self._write()
+        except (SongError, OutputError) as error:
+            yield self._failed(error)
 
     def close(self) -> None:
         """No more of this song: an unfinished file is removed."""
         self.done = True
-        self._hiddens = []
+        self._hiddens, self._sound = [], None
         if self._parts is not None:
             self._parts.close()
         if self._writer is not None:
             self._writer.discard()
 
-    def _window(self, engine: AcousticEngine) -> Iterator[Event]:
+    def _failed(self, error: SongError | OutputError) -> SongFailed:
+        self.close()
+        self.song.dropped = True
+        return SongFailed(self.song.id, error.message, error.hint, isinstance(error, OutputError))
+
+    def _solve(self, engine: AcousticEngine, meanwhile: Callable[[], Iterator[Event]]) -> Iterator[Event]:
         started = time.perf_counter()
         song, request = self.song, self.job.request
         frames, whole = self._known
@@ -134,33 +160,38 @@ class Sounding:
                 "the model ended the song before its first frame",
                 hint="Try another --seed; if all seeds do this, the model does not know what to do with this text.",
             )
-        if self._parts is None or self._writer is None:
+        if self._parts is None:
             yield AcousticStarted(song.id, windows, steps)
             self._writer = AudioWriter(self.job.path, self._rate, request.delivery, lambda: dither_words(request.seed))
+            self._arithmetic = engine.arithmetic(request.precision)
             self._parts = engine.run_windows(
                 self._pieces(engine.device), song.randomness, steps, request.guidance, request.precision, request.shift
             )
         for part in self._parts:
-            if isinstance(part, Sound):
-                self._write(part, self._writer)
-                if (reason := engine.graphs.eager_because) and not self._seams[1:]:
-                    yield Warned(f"the acoustic stage runs without CUDA graphs, slower: {reason}")
-                yield WindowFinished(song.id, part.window.index, time.perf_counter() - started)
-                break
-            if isinstance(part, Redone):
-                self._redone[part.precision] += 1
-            else:
-                yield AcousticProgress(song.id, part.window.index, windows, part.steps, steps)
+            match part:
+                case Solved():
+                    yield AcousticProgress(song.id, part.window.index, windows, part.steps, steps)
+                case Launched():
+                    yield from meanwhile()
+                case Redone():
+                    self._redone[part.precision] += 1
+                case Sound():
+                    self._sound = part
+                    if (reason := engine.graphs.eager_because) and part.window.index == 0:
+                        yield Warned(f"the acoustic stage runs without CUDA graphs, slower: {reason}")
+                    yield WindowFinished(song.id, part.window.index, time.perf_counter() - started)
+                    break
         self._seconds += time.perf_counter() - started
-        frames, whole = self._known
-        if whole and self._next == count_windows(frames):
-            yield self._finish(self._writer, engine.arithmetic(request.precision))
 
     def _pieces(self, device: torch.device) -> Iterator[tuple[Window, torch.Tensor]]:
         """Windows and their frames' hiddens. Only asked for the next one while `ready`."""
         while (window := window_at(self._next, *self._known, self._condition)) is not None:
             self._next += 1
-            yield window, self._frames_of(window, device)
+            frames_FD = self._frames_of(window, device)
+            # The next window begins one hop later; what lies before is of no more use.
+            while self._hiddens and self._first + len(self._hiddens[0].frames_FCH) <= self._next * HOP_FRAMES:
+                self._first += len(self._hiddens.pop(0).frames_FCH)
+            yield window, frames_FD
 
     def _frames_of(self, window: Window, device: torch.device) -> torch.Tensor:
         """[frames, 8 x H] on `device`."""
@@ -175,15 +206,18 @@ class Sounding:
             first = stop
         return torch.cat(parts)
 
-    def _write(self, sound: Sound, writer: AudioWriter) -> None:
-        writer.write(sound.samples_CS.numpy())
-        self._samples += sound.samples_CS.shape[1]
+    def _write(self) -> Iterator[Event]:
+        sound, self._sound = self._sound, None
+        assert sound is not None and self._writer is not None
+        samples_CS = sound.wait()
+        self._writer.write(samples_CS.numpy())
+        self._samples += samples_CS.shape[1]
         self._seams.append(round(self._samples / self._rate, 4))
-        # The next window begins one hop later; what lies before is of no more use.
-        while self._hiddens and self._first + len(self._hiddens[0].frames_FCH) <= self._next * HOP_FRAMES:
-            self._first += len(self._hiddens.pop(0).frames_FCH)
+        frames, whole = self._known
+        if whole and sound.window.index + 1 == count_windows(frames):
+            yield self._finish(self._writer)
 
-    def _finish(self, writer: AudioWriter, arithmetic: str) -> SongRendered:
+    def _finish(self, writer: AudioWriter) -> SongRendered:
         started = time.perf_counter()
         audio = writer.finish(self.job.tags)
         self.done = True
@@ -195,7 +229,7 @@ class Sounding:
             audio,
             self._codes,
             tuple(self._seams[:-1]),
-            arithmetic,
+            self._arithmetic,
             dict(self._redone),
             self.song.seconds,
             self._seconds,

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 import torch
 
+from music3_cli.devices import to_host
 from music3_cli.kernels.keep import AT_CEILING, BROKEN, ENDED, RUNNING
 from music3_cli.kernels.triton_support import kernels_work
 from music3_cli.models.talker import Talker
@@ -202,13 +203,8 @@ class _Run:
             self.graphs.replay(size)
         else:
             self._step(self.slots.first(size))
-        outcome = torch.stack((self.slots.outcome_S, self.slots.frames_S))
-        event = None
-        if self.late:
-            outcome = torch.empty(outcome.shape, dtype=outcome.dtype, pin_memory=True).copy_(outcome, non_blocking=True)
-            event = torch.cuda.Event()
-            event.record()
-        self.unread.append((outcome, event, list(self.places)))
+        outcome = to_host(torch.stack((self.slots.outcome_S, self.slots.frames_S)))
+        self.unread.append((*outcome, list(self.places)))
 
     def _read(self, keep: int) -> list[TalkerSong]:
         """Songs with news in all outcomes but the last `keep`; finished ones leave their slots."""
@@ -239,11 +235,9 @@ class _Run:
 
     def _kept(self, hiddens_FCH: torch.Tensor, copy: bool = False) -> Hiddens:
         """Hiddens where the next stage finds them, with an event behind their copy."""
-        if self.late and self.engine.hiddens_on_host:
-            kept = torch.empty(hiddens_FCH.shape, dtype=hiddens_FCH.dtype, pin_memory=True)
-            kept.copy_(hiddens_FCH, non_blocking=True)
-        else:
-            kept = hiddens_FCH.clone() if copy else hiddens_FCH
+        if self.engine.hiddens_on_host:
+            return Hiddens(*to_host(hiddens_FCH))
+        kept = hiddens_FCH.clone() if copy else hiddens_FCH
         if not self.late:
             return Hiddens(kept)
         event = torch.cuda.Event()

@@ -105,7 +105,7 @@ def test_half_matrices_are_enough_for_fp16(stages: Stages, demo_root: Path) -> N
 
     def sound(acoustic: AcousticEngine, precision: str) -> torch.Tensor:
         parts = acoustic.run(hiddens, ServerRandomness(2), 3, precision=precision)
-        return torch.cat([part.samples_CS for part in parts if isinstance(part, Sound)], 1)
+        return torch.cat([part.wait() for part in parts if isinstance(part, Sound)], 1)
 
     assert torch.equal(sound(engine, "fp16"), sound(stages.acoustic, "fp16"))
     wide, exact = sound(engine, "fp32"), sound(stages.acoustic, "fp32")
@@ -125,7 +125,7 @@ def test_a_window_too_large_for_fp16_is_solved_again(demo_root: Path) -> None:
     parts = list(stages.acoustic.run(hiddens, ServerRandomness(1), 2, precision="fp16"))
     redone = [part for part in parts if isinstance(part, Redone)]
     assert [(part.window.index, part.precision) for part in redone] == [(0, "tf32"), (1, "tf32")]
-    sound = torch.cat([part.samples_CS for part in parts if isinstance(part, Sound)], 1)
+    sound = torch.cat([part.wait() for part in parts if isinstance(part, Sound)], 1)
     assert torch.isfinite(sound).all()
     # On the same noise; the vocoder's arithmetic is that of the policy asked for, which on a CPU is the same.
     assert torch.equal(sound, stages.sound(hiddens, ServerRandomness(1), 2, precision="tf32"))

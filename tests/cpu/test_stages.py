@@ -7,11 +7,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
-from music3_cli.acoustic.engine import AcousticEngine
+from music3_cli.acoustic.engine import AcousticEngine, Launched, Part, Sound
+from music3_cli.acoustic.windows import song_samples
 from music3_cli.audio.tags import Tags
+from music3_cli.audio.writer import AudioWriter
 from music3_cli.checkpoint.inventory import open_checkpoint
 from music3_cli.errors import DeviceError, OutputError
 from music3_cli.events import AcousticStarted, Event, SongFailed, TalkerFinished, TalkerStarted, Warned
@@ -20,6 +23,7 @@ from music3_cli.jobs.plan import make_plan
 from music3_cli.jobs.songs import read_songs
 from music3_cli.pipeline import Pipeline, RenderJob, SongRendered
 from music3_cli.placement import RunLimits
+from music3_cli.stages.desk import Desk
 from tests.conftest import EXAMPLES
 
 CPU = torch.device("cpu")
@@ -149,6 +153,67 @@ def test_a_song_that_fails_leaves_its_slot_and_the_others_alone(
     assert [event.message for event in events if isinstance(event, SongFailed)] == ["no space left"]
     if not overlap:  # it failed at its first window, and the talker did not go on to its end
         assert "s0" not in [event.song for event in events if isinstance(event, TalkerFinished)]
+
+
+@pytest.fixture
+def order(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What the acoustic stage did, in its order: `launched 0`, `solved 0`, `written`."""
+    done: list[str] = []
+    run, write = AcousticEngine.run_windows, AudioWriter.write
+
+    def running(self: AcousticEngine, *args: object, **more: object) -> Iterator[Part]:
+        for part in run(self, *args, **more):  # type: ignore[arg-type]
+            if isinstance(part, Launched | Sound):
+                done.append(f"{'launched' if isinstance(part, Launched) else 'solved'} {part.window.index}")
+            yield part
+
+    def writing(self: AudioWriter, samples: np.ndarray) -> None:
+        done.append("written")
+        write(self, samples)
+
+    monkeypatch.setattr(AcousticEngine, "run_windows", running)
+    monkeypatch.setattr(AudioWriter, "write", writing)
+    return done
+
+
+def all_at_once(demo_root: Path, job: RenderJob) -> Iterator[Event]:
+    """A song whose windows are all known before the first one is solved."""
+    pipeline = pipeline_of(demo_root, overlap=True)
+    for _ in pipeline.load(limits([job])):
+        pass
+    solve, told = Desk.serve, threading.Event()
+
+    def late(self: Desk, place: int, engine: AcousticEngine) -> Iterator[Event]:
+        told.wait()
+        yield from solve(self, place, engine)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Desk, "serve", late)
+        for event in pipeline.render(iter([job])):
+            if isinstance(event, TalkerFinished):
+                told.set()
+            yield event
+
+
+def test_a_window_is_written_while_the_next_one_is_solved(
+    demo_root: Path, jobs: list[RenderJob], order: list[str]
+) -> None:
+    rendered = [event for event in all_at_once(demo_root, jobs[0]) if isinstance(event, SongRendered)]
+    assert order == ["launched 0", "solved 0", "launched 1", "written", "solved 1", "written"]
+    assert rendered[0].audio.samples == song_samples(210, open_checkpoint(demo_root).architecture.condition)
+
+
+def test_a_file_that_fails_while_its_next_window_is_solved_ends_the_song(
+    demo_root: Path, jobs: list[RenderJob], order: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(self: AudioWriter, samples: np.ndarray) -> None:
+        raise OutputError("no space left")
+
+    monkeypatch.setattr(AudioWriter, "write", full)
+    events = list(all_at_once(demo_root, jobs[0]))
+    assert [event.message for event in events if isinstance(event, SongFailed)] == ["no space left"]
+    assert order == ["launched 0", "solved 0", "launched 1"]
+    assert list(Path().iterdir()) == []
 
 
 def out_of_memory(times: int) -> Callable[[Callable], Callable]:

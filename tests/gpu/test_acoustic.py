@@ -179,7 +179,7 @@ def test_two_songs_at_once_have_their_own_bits_and_policies(on_cuda: Stages) -> 
             if part is None:
                 del runs[name]
             elif isinstance(part, Sound):
-                parts[name].append(part.samples_CS)
+                parts[name].append(part.wait())
     for name, sound in alone.items():
         assert torch.equal(torch.cat(parts[name], 1), sound)
 
@@ -193,4 +193,4 @@ def test_a_window_too_large_for_fp16_is_solved_again(demo_root: Path) -> None:
     # tf32 has its attention in float16 as well.
     redone = [(part.window.index, part.precision) for part in parts if isinstance(part, Redone)]
     assert redone == [(0, "tf32"), (0, "fp32"), (1, "tf32"), (1, "fp32")]
-    assert all(torch.isfinite(part.samples_CS).all() for part in parts if isinstance(part, Sound))
+    assert all(torch.isfinite(part.wait()).all() for part in parts if isinstance(part, Sound))

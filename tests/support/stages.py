@@ -52,7 +52,7 @@ class Stages:
     ) -> torch.Tensor:
         """[2, samples]."""
         parts = list(self.acoustic.run(hiddens_FD, randomness, steps, precision=precision, shift=shift))
-        return torch.cat([part.samples_CS for part in parts if isinstance(part, Sound)], 1)
+        return torch.cat([part.wait() for part in parts if isinstance(part, Sound)], 1)
 
 
 def load_stages(root: Path, device: str = "cpu", dtype: torch.dtype = torch.float32) -> Stages:
