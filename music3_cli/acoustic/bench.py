@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 
 from music3_cli.acoustic.engine import AcousticEngine, Problem
-from music3_cli.acoustic.flow import GUIDANCE, guidance_rows, schedule
+from music3_cli.acoustic.flow import GUIDANCE, schedule
 from music3_cli.acoustic.graphs import VelocityGraph
 from music3_cli.acoustic.precision import precision_on
 from music3_cli.acoustic.windows import HOP_FRAMES, WINDOW_FRAMES
@@ -100,10 +100,9 @@ def step_flops(config: TransformerConfig, latents: int) -> float:
     """Arithmetic of one step, both guidance rows."""
     rows, inner = latents + 1, config.inner_dim
     block = sum(outputs * columns for outputs, columns in products(config, rows).values()) + 2 * rows * inner
-    edges = config.joined_channels * (config.joined_channels + inner) + config.in_channels * (
-        config.in_channels + inner
-    )
-    return 2 * 2 * (rows * config.num_layers * block + latents * edges)
+    # The latents' way in is both rows' alike.
+    edges = 3 * latents * config.in_channels * inner
+    return 2 * (2 * rows * config.num_layers * block + edges)
 
 
 def measure_products(
@@ -148,7 +147,7 @@ def measure_steps(
     """
     device, problem = engine.device, _problem(engine, 0)
     flops = step_flops(engine.transformer.config, problem.window.latents)
-    inputs = problem.noise_LC, engine.tokens(schedule(2))[1], guidance_rows(problem.condition_LC)
+    inputs = problem.noise_LC, engine.tokens(schedule(2))[1], problem.bases_2LC
     with twins_only():
         exact = engine.velocity(precision_on("fp32", device), GUIDANCE)(*inputs)
     for name in names:

@@ -11,7 +11,7 @@ from music3_cli.acoustic.flow import (
     GUIDANCE,
     Carry,
     end_on_carry,
-    guidance_rows,
+    guidance_bases,
     guided_velocity,
     hold_overlap,
     next_carry,
@@ -76,11 +76,14 @@ Part = Solved | Launched | Redone | Sound
 
 @dataclass(frozen=True)
 class Problem:
-    """What a window's solver starts from: noise and condition, [L, channels] each, and its predecessor's carry."""
+    """What a window's solver starts from: noise and condition, [L, channels] each, what the condition brings into every
+    step (`guidance_bases`), and its predecessor's carry.
+    """
 
     window: Window
     noise_LC: torch.Tensor
     condition_LC: torch.Tensor
+    bases_2LC: torch.Tensor
     carry: Carry | None
 
 
@@ -96,7 +99,7 @@ class AcousticEngine:
         self, condition: ConditionEncoder, transformer: FlowTransformer, vocoder: Vocoder, cuda_graph: bool = True
     ) -> None:
         self.condition, self.transformer, self.vocoder = condition, transformer, vocoder
-        self.device = transformer.proj_in.device
+        self.device = transformer.latents_in.device
         self.graphs = VelocityGraphs(cuda_graph and self.device.type == "cuda")
 
     @property
@@ -171,10 +174,10 @@ class AcousticEngine:
         carry = carry.fit(window.latents) if carry else None
         with true_fp32():
             condition_LC = take_over_condition(self.condition(frames_FD).float(), carry)
+            bases_2LC = guidance_bases(self.transformer, condition_LC)
         shape = (1, self.transformer.config.in_channels, window.latents)
-        return Problem(
-            window, randomness.noise(window.index, shape, self.device)[0].T.contiguous(), condition_LC, carry
-        )
+        noise_LC = randomness.noise(window.index, shape, self.device)[0].T.contiguous()
+        return Problem(window, noise_LC, condition_LC, bases_2LC, carry)
 
     def solve(
         self,
@@ -190,26 +193,25 @@ class AcousticEngine:
             times, tokens: a schedule, and the token of each time but the last.
         """
         x_LC, carry = problem.noise_LC, problem.carry
-        conditions_2LC = guidance_rows(problem.condition_LC)
         velocity = self.velocity(precision, guidance)
         if len(x_LC) == self._full_window:  # of other lengths a song has one at most
             velocity = self.graphs.of(
-                (precision.name, guidance, use_kernel(x_LC)), velocity, x_LC, tokens[0], conditions_2LC
+                (precision.name, guidance, use_kernel(x_LC)), velocity, x_LC, tokens[0], problem.bases_2LC
             )
         for step, token_C in enumerate(tokens):
             time, following = times[step], times[step + 1]
             if carry:
                 x_LC = hold_overlap(x_LC, problem.noise_LC, carry, time)
-            x_LC = x_LC + (following - time) * velocity(x_LC, token_C, conditions_2LC)
+            x_LC = x_LC + (following - time) * velocity(x_LC, token_C, problem.bases_2LC)
             yield Solved(problem.window, step + 1)
         return end_on_carry(x_LC, carry) if carry else x_LC
 
     def velocity(self, precision: Precision, guidance: float) -> Velocity:
         """What a step computes."""
 
-        def compute(x_LC: torch.Tensor, token_C: torch.Tensor, conditions_2LC: torch.Tensor) -> torch.Tensor:
+        def compute(x_LC: torch.Tensor, token_C: torch.Tensor, bases_2LC: torch.Tensor) -> torch.Tensor:
             with precision.policy():
-                return guided_velocity(self.transformer, x_LC, token_C, conditions_2LC, guidance, precision.dtypes)
+                return guided_velocity(self.transformer, x_LC, token_C, bases_2LC, guidance, precision.dtypes)
 
         return compute
 

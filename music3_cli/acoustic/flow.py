@@ -53,7 +53,7 @@ def guided_velocity(
     transformer: FlowTransformer,
     x_LC: torch.Tensor,
     token_C: torch.Tensor,
-    conditions_2LC: torch.Tensor,
+    bases_2LC: torch.Tensor,
     guidance: float,
     dtypes: BlockDtypes,
 ) -> torch.Tensor:
@@ -61,15 +61,16 @@ def guided_velocity(
 
     Args:
         token_C: the time's, see `FlowTransformer.time_token`.
-        conditions_2LC: see `guidance_rows`.
+        bases_2LC: see `guidance_bases`.
     """
-    conditional_LC, unconditional_LC = transformer(x_LC.expand(2, -1, -1), token_C, conditions_2LC, dtypes)
+    conditional_LC, unconditional_LC = transformer(x_LC, token_C, bases_2LC, dtypes)
     return unconditional_LC + guidance * (conditional_LC - unconditional_LC)
 
 
-def guidance_rows(condition_LC: torch.Tensor) -> torch.Tensor:
-    """[2, L, C]: the condition, and zeros for the unconditional row."""
-    return torch.stack((condition_LC, torch.zeros_like(condition_LC)))
+def guidance_bases(transformer: FlowTransformer, condition_LC: torch.Tensor) -> torch.Tensor:
+    """[2, L, inner]: what the condition brings into every step, and zeros for the unconditional row."""
+    base_LC = transformer.base(condition_LC)
+    return torch.stack((base_LC, torch.zeros_like(base_LC)))
 
 
 def end_on_carry(x_LC: torch.Tensor, carry: Carry) -> torch.Tensor:

@@ -7,17 +7,20 @@ from collections.abc import Callable, Hashable
 import torch
 
 Velocity = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
-"""From latents [L, C], time token [C] and conditions [2, L, C] to the velocity [L, C]."""
+"""From latents [L, C], time token [C] and the conditions' bases [2, L, inner] to the velocity [L, C]."""
 
 MOST_GRAPHS = 2
 """Each holds a step's activations, 0.2 to 0.4 GiB at full size."""
 
 
 class VelocityGraph:
-    """`compute` for inputs of one shape. What a call returns is overwritten by the next one."""
+    """`compute` for inputs of one shape. What a call returns is overwritten by the next one.
+
+    An input that is the same tensor as at the call before is not copied again: nobody may have written to it.
+    """
 
     def __init__(self, compute: Velocity, *inputs: torch.Tensor) -> None:
-        self._inputs = [each.clone() for each in inputs]
+        self._inputs, self._given = [each.clone() for each in inputs], inputs
         stream = torch.cuda.Stream(inputs[0].device)
         # Kernels are compiled and cuBLAS takes its workspace before a capture, not in it.
         stream.wait_stream(torch.cuda.current_stream())
@@ -31,8 +34,10 @@ class VelocityGraph:
             self._velocity = compute(*self._inputs)
 
     def __call__(self, *inputs: torch.Tensor) -> torch.Tensor:
-        for held, given in zip(self._inputs, inputs, strict=True):
-            held.copy_(given)
+        for held, before, given in zip(self._inputs, self._given, inputs, strict=True):
+            if given is not before:
+                held.copy_(given)
+        self._given = inputs
         self._graph.replay()
         return self._velocity
 

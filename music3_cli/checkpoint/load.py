@@ -163,8 +163,10 @@ def load_transformer(
         transformer.time1_bias.copy_(read("time_embed.linear_1.bias"))
         transformer.time2.copy_(read("time_embed.linear_2.weight"))
         transformer.time2_bias.copy_(read("time_embed.linear_2.bias"))
-        transformer.preprocess.copy_(read("preprocess_conv.weight")[:, :, 0])
-        transformer.proj_in.copy_(read("proj_in.weight"))
+        channels = transformer.config.in_channels
+        in_NJ = merged_weight(read("proj_in.weight", HOST), read("preprocess_conv.weight", HOST)[:, :, 0], after=False)
+        transformer.latents_in.copy_(in_NJ[:, :channels])
+        transformer.condition_in.copy_(in_NJ[:, 2 * channels :])  # the zeros' columns are between them
         for index, block in enumerate(transformer.blocks):
             name = f"transformer_blocks.{index}."
             block.norm1_weight.copy_(read(f"{name}norm1.weight"))
@@ -177,8 +179,8 @@ def load_transformer(
             block.ff_in_bias.copy_(read(f"{name}ff_in.bias"))
             block.ff_out.copy_(read(f"{name}ff_out.weight"))
             block.ff_out_bias.copy_(read(f"{name}ff_out.bias"))
-        transformer.proj_out.copy_(read("proj_out.weight"))
-        transformer.postprocess.copy_(read("postprocess_conv.weight")[:, :, 0])
+        behind_CC = read("postprocess_conv.weight", HOST)[:, :, 0]
+        transformer.velocity_out.copy_(merged_weight(read("proj_out.weight", HOST), behind_CC, after=True))
     return transformer
 
 
@@ -229,6 +231,16 @@ def load_acoustic(
         load_transformer(checkpoint, device, progress, product),
         load_vocoder(checkpoint, device, progress),
     )
+
+
+def merged_weight(weight: torch.Tensor, residual: torch.Tensor, after: bool) -> torch.Tensor:
+    """One matrix for a product and a residual product `y = R x + x` before or after it: W (R + 1), or (R + 1) W.
+
+    On the host, in float64 and rounded once, as `folded_weight`.
+    """
+    wide = residual.double()
+    wide = wide + torch.eye(len(wide), dtype=wide.dtype)
+    return (wide @ weight.double() if after else weight.double() @ wide).float()
 
 
 def folded_weight(g: torch.Tensor, v: torch.Tensor) -> torch.Tensor:

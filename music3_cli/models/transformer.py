@@ -98,50 +98,60 @@ class TransformerBlock(nn.Module):
 
 
 class FlowTransformer(nn.Module):
+    """The blocks between two linear maps.
+
+    The released weights have two products on each side, with nothing between them but a sum: in front
+    `proj_in (P + 1) (latents, zeros, condition)`, behind `(Q + 1) proj_out`. Each pair is one matrix here, the zeros'
+    columns are left out, and the condition's part, which all steps of a window share, is computed once: see `base`.
+    """
+
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
         self.config = config
-        inner, joined, channels = config.inner_dim, config.joined_channels, config.in_channels
+        inner, channels = config.inner_dim, config.in_channels
         self.time_proj = weight(config.fourier_embedding_dim // 2)
         self.time1, self.time1_bias = weight(inner, config.fourier_embedding_dim), weight(inner)
         self.time2, self.time2_bias = weight(inner, inner), weight(inner)
-        self.preprocess = weight(joined, joined)
-        self.proj_in = weight(inner, joined)
+        self.latents_in = weight(inner, channels)
+        self.condition_in = weight(inner, config.condition_dim)
         self.blocks: Sequence[TransformerBlock] = nn.ModuleList(  # type: ignore[assignment]
             TransformerBlock(config) for _ in range(config.num_layers)
         )
-        self.proj_out = weight(channels, inner)
-        self.postprocess = weight(channels, channels)
+        self.velocity_out = weight(channels, inner)
         self._tables: Tables | None = None
+
+    def base(self, condition_LC: torch.Tensor) -> torch.Tensor:
+        """[L, inner], what a window's condition brings into every step. A condition of zeros brings zeros."""
+        return F.linear(condition_LC, self.condition_in)
 
     def forward(
         self,
-        latents_BLC: torch.Tensor,
+        latents_LC: torch.Tensor,
         token_C: torch.Tensor,
-        condition_BLC: torch.Tensor,
+        bases_BLC: torch.Tensor,
         dtypes: BlockDtypes = BlockDtypes(),  # noqa: B008  frozen
     ) -> torch.Tensor:
-        """Velocity.
+        """Velocity of the same latents under B conditions.
 
         Args:
-            latents_BLC: noisy latents, channels last.
+            latents_LC: noisy latents, channels last.
             token_C: the time's token, see `time_token`.
-            condition_BLC: zeros for the unconditional row.
+            bases_BLC: of the conditions, see `base`.
 
         Returns:
             [B, L, C].
         """
-        x = torch.cat((latents_BLC, torch.zeros_like(latents_BLC), condition_BLC), -1)
-        x = F.linear(F.linear(x, self.preprocess) + x, self.proj_in)
         # The time is one more token in front, dropped behind the blocks.
-        x = torch.cat((token_C.expand(len(x), 1, -1), x), 1)
-        tables = self._tables_of(x.shape[1], x.device)
+        rows, length, inner = bases_BLC.shape
+        x = bases_BLC.new_empty(rows, length + 1, inner)
+        x[:, 0] = token_C
+        torch.add(bases_BLC, F.linear(latents_LC, self.latents_in), out=x[:, 1:])
+        tables = self._tables_of(length + 1, x.device)
         normed = layer_norm(x, self.blocks[0].norm1, NORM_EPS, dtypes.product)
         following = [*(block.norm1 for block in self.blocks[1:]), None]
         for block, norm in zip(self.blocks, following, strict=True):
             x, normed = block(x, normed, tables, block.matrices(dtypes.product), dtypes.attention, norm)
-        velocity = F.linear(x[:, 1:], self.proj_out)
-        return F.linear(velocity, self.postprocess) + velocity
+        return F.linear(x[:, 1:], self.velocity_out)
 
     def hold_matrices_in(self, dtype: torch.dtype) -> None:
         """Store the blocks' matrices in `dtype`; see `TransformerBlock.matrices` for what it costs to use others."""

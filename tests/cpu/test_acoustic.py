@@ -98,8 +98,8 @@ def test_half_matrices_are_enough_for_fp16(stages: Stages, demo_root: Path) -> N
     with torch.inference_mode():
         narrow = load_transformer(stages.checkpoint, torch.device("cpu"), product=torch.float16)
     assert {block.ff_in.dtype for block in narrow.blocks} == {torch.float16}
-    assert narrow.proj_in.dtype == narrow.blocks[0].norm1_weight.dtype == narrow.blocks[0].ff_in_bias.dtype
-    assert narrow.proj_in.dtype == torch.float32
+    assert narrow.latents_in.dtype == narrow.blocks[0].norm1_weight.dtype == narrow.blocks[0].ff_in_bias.dtype
+    assert narrow.latents_in.dtype == torch.float32
     engine = AcousticEngine(stages.acoustic.condition, narrow, stages.acoustic.vocoder)
     hiddens = random_hiddens(stages, 30, 2)
 
