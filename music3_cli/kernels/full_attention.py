@@ -7,7 +7,7 @@ import math
 import torch
 import torch.nn.functional as F
 
-from music3_cli.kernels.triton_support import jit, tl, triton, use_kernel
+from music3_cli.kernels.triton_support import begin, jit, overlap, tl, triton, use_kernel
 
 BLOCK = 64
 """Queries of a program, and keys that it takes at once."""
@@ -29,15 +29,17 @@ def full_attention(
     out = torch.empty(batch, length, heads * dim, device=q_BHTD.device, dtype=dtype)
     _full_attention[(triton.cdiv(length, BLOCK), batch * heads)](
         q_BHTD, k_BHTD, v_BHTD, out, *q_BHTD.stride()[:3], length, heads, dim**-0.5 * math.log2(math.e),
-        BLOCK=BLOCK, DIM=dim, num_warps=4, num_stages=3,
+        BLOCK=BLOCK, DIM=dim, num_warps=4, num_stages=3, **overlap(out),
     )  # fmt: skip
     return out
 
 
 @jit
 def _full_attention(
-    q, k, v, out, batch_stride, head_stride, stride, length, heads, scale, BLOCK: tl.constexpr, DIM: tl.constexpr
+    q, k, v, out, batch_stride, head_stride, stride, length, heads, scale,
+    BLOCK: tl.constexpr, DIM: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
+    begin(EARLY)
     row, head = tl.program_id(1) // heads, tl.program_id(1) % heads
     place, d = tl.arange(0, BLOCK), tl.arange(0, DIM)
     base = row.to(tl.int64) * batch_stride + head * head_stride

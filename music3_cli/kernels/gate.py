@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 import torch.nn.functional as F
 
-from music3_cli.kernels.triton_support import jit, tl, triton, use_kernel
+from music3_cli.kernels.triton_support import begin, jit, overlap, tl, triton, use_kernel
 
 _COLUMNS = 1024
 
@@ -19,12 +19,15 @@ def gate(product: torch.Tensor, bias_N: torch.Tensor) -> torch.Tensor:
         return (value * F.silu(gate)).to(product.dtype)
     inner = product.shape[-1] // 2
     out = product.new_empty((*product.shape[:-1], inner))
-    _gate[(out.numel() // inner, triton.cdiv(inner, _COLUMNS))](product, bias_N, out, inner, COLUMNS=_COLUMNS)
+    _gate[(out.numel() // inner, triton.cdiv(inner, _COLUMNS))](
+        product, bias_N, out, inner, COLUMNS=_COLUMNS, **overlap(out)
+    )
     return out
 
 
 @jit
-def _gate(product, bias, out, inner, COLUMNS: tl.constexpr):
+def _gate(product, bias, out, inner, COLUMNS: tl.constexpr, EARLY: tl.constexpr):
+    begin(EARLY)
     row = tl.program_id(0).to(tl.int64)
     column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     inside = column < inner

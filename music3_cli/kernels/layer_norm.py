@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 import torch.nn.functional as F
 
-from music3_cli.kernels.triton_support import jit, tl, triton, use_kernel
+from music3_cli.kernels.triton_support import begin, jit, overlap, tl, triton, use_kernel
 
 Affine = tuple[torch.Tensor, torch.Tensor]
 """A norm's weight and bias, [C] each."""
@@ -56,12 +56,15 @@ def _launch(
     width = x.shape[-1]
     _add_layer_norm[(x.numel() // width,)](
         x, product, bias_C, *affine, y, normed, width, eps,
-        WIDTH=triton.next_power_of_2(width), num_warps=4 if width <= 2048 else 8,
+        WIDTH=triton.next_power_of_2(width), num_warps=4 if width <= 2048 else 8, **overlap(x),
     )  # fmt: skip
 
 
 @jit
-def _add_layer_norm(x, product, bias, weight, shift, y, normed, width, eps, WIDTH: tl.constexpr):
+def _add_layer_norm(
+    x, product, bias, weight, shift, y, normed, width, eps, WIDTH: tl.constexpr, EARLY: tl.constexpr
+):  # fmt: skip
+    begin(EARLY)
     row = tl.program_id(0).to(tl.int64) * width
     at = tl.arange(0, WIDTH)
     inside = at < width

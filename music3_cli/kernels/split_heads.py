@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from music3_cli.kernels.rotary import rotate
-from music3_cli.kernels.triton_support import jit, tl, triton, use_kernel
+from music3_cli.kernels.triton_support import begin, jit, overlap, tl, triton, use_kernel
 
 Tables = tuple[torch.Tensor, torch.Tensor]
 """Cosines and sines, [T, rotary dim] float32 each."""
@@ -33,7 +33,7 @@ def split_heads(
         qkv_BTN, *tables, out, positions, 2 * heads, heads, head_dim, rotary,
         TURNED=triton.next_power_of_2(2 * heads), HEADS=triton.next_power_of_2(heads),
         HALF=triton.next_power_of_2(rotary // 2), REST=triton.next_power_of_2(max(1, head_dim - rotary)),
-        DIM=triton.next_power_of_2(head_dim), COPY=out is not qkv_BTN, num_warps=4,
+        DIM=triton.next_power_of_2(head_dim), COPY=out is not qkv_BTN, num_warps=4, **overlap(out),
     )  # fmt: skip
     q, k, v = (part.unflatten(-1, (-1, head_dim)).transpose(1, 2) for part in out.chunk(3, -1))
     return q, k, v
@@ -49,8 +49,9 @@ def _rotate_first(x_BTHD: torch.Tensor, tables: Tables) -> torch.Tensor:
 def _split_heads(
     qkv, cos, sin, out, positions, turned_heads, heads, dim, rotary,
     TURNED: tl.constexpr, HEADS: tl.constexpr, HALF: tl.constexpr, REST: tl.constexpr, DIM: tl.constexpr,
-    COPY: tl.constexpr,
+    COPY: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
+    begin(EARLY)
     row = tl.program_id(0)
     position = row % positions
     start = row.to(tl.int64) * 3 * heads * dim
