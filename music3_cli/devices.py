@@ -91,13 +91,20 @@ def limit_memory(device: torch.device, limit_bytes: int) -> None:
         torch.cuda.set_per_process_memory_fraction(min(1.0, limit_bytes / total), device)
 
 
+URGENT = -1
+"""A CUDA stream's priority: what waits there goes before what waits on other streams."""
+
+
 @contextmanager
-def on_device(device: torch.device, own_stream: bool = False) -> Iterator[None]:
+def on_device(device: torch.device, own_stream: bool = False, priority: int = 0) -> Iterator[None]:
     """Inside, this thread's kernels go to `device`, on a stream of their own if wanted."""
     if device.type != "cuda":
         yield
         return
-    with torch.cuda.device(device), torch.cuda.stream(torch.cuda.Stream(device)) if own_stream else nullcontext():
+    with (
+        torch.cuda.device(device),
+        torch.cuda.stream(torch.cuda.Stream(device, priority)) if own_stream else nullcontext(),
+    ):
         yield
 
 

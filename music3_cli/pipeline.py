@@ -15,7 +15,7 @@ from music3_cli.acoustic.engine import AcousticEngine
 from music3_cli.checkpoint import load
 from music3_cli.checkpoint.inventory import Checkpoint
 from music3_cli.checkpoint.memory import ACOUSTIC, TALKER, sizes
-from music3_cli.devices import DTYPES, device_memory, device_name, limit_memory, on_device, true_fp32
+from music3_cli.devices import DTYPES, URGENT, device_memory, device_name, limit_memory, on_device, true_fp32
 from music3_cli.errors import DeviceError
 from music3_cli.events import (
     Event,
@@ -223,7 +223,7 @@ class Pipeline:
         """The talker and every acoustic device in threads of their own."""
         talker = self._talker_weights.take()
         sides = [partial(desk.serve, place, engine) for place, engine in enumerate(self._engines())]
-        yield from merged([partial(self._talk, talker, source, desk), *sides], desk.stop)
+        yield from merged([partial(self._talk, talker, source, desk, own_stream=True), *sides], desk.stop)
 
     def _by_turns(self, source: _Source, desk: Desk) -> Generator[Event]:
         """The talker for a group of songs, then the acoustic stage for the same."""
@@ -254,10 +254,17 @@ class Pipeline:
         return [self._engine(weights.take()) for weights in self._acoustic_weights]
 
     def _engine(self, models: AcousticModels) -> AcousticEngine:
-        return AcousticEngine(models.condition, models.transformer, models.vocoder, self.cuda_graph)
+        return AcousticEngine(
+            models.condition, models.transformer, models.vocoder, self.cuda_graph, self.limits.only_tf32
+        )
 
-    def _talk(self, talker: Talker, jobs: Iterator[RenderJob], desk: Desk) -> Generator[Event]:
-        """The talker's side: songs begin, their news go to the desk."""
+    def _talk(
+        self, talker: Talker, jobs: Iterator[RenderJob], desk: Desk, own_stream: bool = False
+    ) -> Generator[Event]:
+        """The talker's side: songs begin, their news go to the desk.
+
+        Its many small kernels go before those of an acoustic stage beside it: each waits for a place among large ones.
+        """
         by_id: dict[str, RenderJob] = {}
         swapped = self.placement.kind == "swap"
         engine = TalkerEngine(talker, self.cuda_graph, hiddens_on_host=swapped)
@@ -268,7 +275,7 @@ class Pipeline:
                 yield self._song(job.request)
 
         warned = False
-        with on_device(self.device):
+        with on_device(self.device, own_stream, URGENT):
             for song in engine.run(songs(), self.placement.songs, self.limits, desk.has_room):
                 if (job := by_id.pop(song.id, None)) is not None:
                     if engine.eager_because and not warned:

@@ -41,12 +41,14 @@ class RunLimits:
         positions: context of the longest song: its prompt, the unemitted first step and all frames.
         frames: the highest ceiling.
         fp16: which songs have float16 products in the acoustic stage: `none`, `some` or `all`.
+        only_tf32: whether all songs have TF32 products there.
     """
 
     songs: int
     positions: int
     frames: int
     fp16: str = "none"
+    only_tf32: bool = False
 
     @classmethod
     def of(cls, lengths: Iterable[tuple[int, int]], precisions: Iterable[str] = ()) -> RunLimits:
@@ -54,7 +56,7 @@ class RunLimits:
         songs, kinds = list(lengths), set(precisions)
         fp16 = "none" if "fp16" not in kinds else "all" if kinds == {"fp16"} else "some"
         positions = max(prompt + frames + 1 for prompt, frames in songs)
-        return cls(len(songs), positions, max(frames for _, frames in songs), fp16)
+        return cls(len(songs), positions, max(frames for _, frames in songs), fp16, kinds == {"tf32"})
 
     @classmethod
     def nominal(cls, most_positions: int) -> RunLimits:

@@ -93,13 +93,23 @@ class AcousticEngine:
     The transformer's matrices are in memory as they were loaded. The first song that wants float16 products of float32
     matrices makes copies, which stay (half as much again); a transformer loaded with float16 matrices needs none, and
     widens one block at a time where a window is solved again.
+
+    Args:
+        only_tf32: no song of another precision will come; the matrices may be rounded to TF32 (kernels/tf32.py).
     """
 
     def __init__(
-        self, condition: ConditionEncoder, transformer: FlowTransformer, vocoder: Vocoder, cuda_graph: bool = True
+        self,
+        condition: ConditionEncoder,
+        transformer: FlowTransformer,
+        vocoder: Vocoder,
+        cuda_graph: bool = True,
+        only_tf32: bool = False,
     ) -> None:
         self.condition, self.transformer, self.vocoder = condition, transformer, vocoder
         self.device = transformer.latents_in.device
+        if only_tf32 and precision_on("tf32", self.device).dtypes.tf32_matrices:
+            transformer.round_matrices()
         self.graphs = VelocityGraphs(cuda_graph and self.device.type == "cuda")
 
     @property
@@ -196,7 +206,7 @@ class AcousticEngine:
         velocity = self.velocity(precision, guidance)
         if len(x_LC) == self._full_window:  # of other lengths a song has one at most
             velocity = self.graphs.of(
-                (precision.name, guidance, use_kernel(x_LC)), velocity, x_LC, tokens[0], problem.bases_2LC
+                (precision, guidance, use_kernel(x_LC)), velocity, x_LC, tokens[0], problem.bases_2LC
             )
         for step, token_C in enumerate(tokens):
             time, following = times[step], times[step + 1]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch.nn.attention import SDPBackend
 
 from music3_cli.devices import arithmetic
 from music3_cli.kernels.settings import attention_by
+from music3_cli.kernels.tf32 import products_round_to_even
 from music3_cli.kernels.triton_support import kernels_work
 from music3_cli.models.transformer import BlockDtypes
 
@@ -58,13 +59,19 @@ def precision_on(name: str, device: torch.device) -> Precision:
     if name == "fp16":
         return Precision(name, "fp16", capable, BlockDtypes(half, half), flash)
     if name == "tf32" and capable:
-        return Precision(name, "tf32", True, BlockDtypes(single, half), flash)
+        rounds = products_round_to_even(device)
+        return Precision(name, "tf32", True, BlockDtypes(single, half, rounds, rounds), flash)
     return Precision(name, "fp32", False, BlockDtypes(), False)
 
 
 def wider(precision: Precision, device: torch.device) -> Precision | None:
-    """The next policy with a greater range of values; None for float32."""
+    """The next policy with a greater range of values; None for float32.
+
+    Behind TF32 the matrices stay rounded to TF32 where they may be held so: a window that is solved again must not
+    depend on whether they are.
+    """
     name = WIDER.get(precision.name)
     if name is None or precision.arithmetic == "fp32":
         return None
-    return precision_on(name, device)
+    wide = precision_on(name, device)
+    return replace(wide, dtypes=replace(wide.dtypes, tf32_matrices=precision.dtypes.tf32_matrices))

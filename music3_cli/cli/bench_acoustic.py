@@ -49,9 +49,10 @@ def acoustic(
         latents = engine.windows(200)[0].latents
         products = list(measure_products(engine.transformer.config, latents, names, where))
         rates = {timing.precision: timing.tflops for timing in products if timing.name == "ff_in"}
-        timings = list(measure_steps(engine, names, VARIANTS[:count], steps, rates))
         sounds = list(measure_vocoder(engine, names, VARIANTS[: min(count, 2)]))
         errors = list(measure_errors(engine, names, range(seeds), steps))
+        steps_timed = measure_steps(engine, names, VARIANTS[:count], steps, rates)
+        timings = sorted(steps_timed, key=lambda timing: names.index(timing.precision))
     if as_json:
         console.document(
             {

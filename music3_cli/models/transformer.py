@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -16,23 +16,40 @@ from music3_cli.kernels.gate import gate
 from music3_cli.kernels.layer_norm import Affine, add_bias, add_layer_norm, layer_norm
 from music3_cli.kernels.rotary import rotary_tables
 from music3_cli.kernels.split_heads import Tables, split_heads
+from music3_cli.kernels.tf32 import rounded_to_tf32
 from music3_cli.models.backbone import weight
 
 ROTARY_THETA = 10000.0
 NORM_EPS = 1e-5
 
-Matrices = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]
-"""A block's matrices: qkv, out, ff_in, ff_out."""
+
+@dataclass(frozen=True)
+class Matrices:
+    """A block's matrices."""
+
+    qkv: torch.Tensor
+    out: torch.Tensor
+    ff_in: torch.Tensor
+    ff_out: torch.Tensor
+
+    def map(self, change: Callable[[torch.Tensor], torch.Tensor]) -> Matrices:
+        return Matrices(change(self.qkv), change(self.out), change(self.ff_in), change(self.ff_out))
 
 
 @dataclass(frozen=True)
 class BlockDtypes:
     """Dtypes of the blocks' products and of their attention. All else is float32: the residual stream, norms, biases,
     rotary phases, and the products before and behind the blocks.
+
+    Attributes:
+        tf32_inputs: what products are given is rounded to TF32; for products that do that anyway (kernels/tf32.py).
+        tf32_matrices: so are the matrices; where the inputs are too, products do it if the stored ones are not.
     """
 
     product: torch.dtype = torch.float32
     attention: torch.dtype = torch.float32
+    tf32_inputs: bool = False
+    tf32_matrices: bool = False
 
 
 class TransformerBlock(nn.Module):
@@ -48,22 +65,27 @@ class TransformerBlock(nn.Module):
         self.out = weight(inner, inner)
         self.ff_in, self.ff_in_bias = weight(2 * config.ff_inner_dim, inner), weight(2 * config.ff_inner_dim)
         self.ff_out, self.ff_out_bias = weight(inner, config.ff_inner_dim), weight(inner)
+        self.holds_tf32 = False
         self._narrow: Matrices | None = None
 
     @property
     def norm1(self) -> Affine:
         return self.norm1_weight, self.norm1_bias
 
-    def matrices(self, dtype: torch.dtype) -> Matrices:
-        """The block's matrices in `dtype`. A narrower copy than the stored one is kept; a wider one is not."""
-        stored = self.qkv, self.out, self.ff_in, self.ff_out
+    @property
+    def stored(self) -> Matrices:
+        return Matrices(self.qkv, self.out, self.ff_in, self.ff_out)
+
+    def matrices(self, dtypes: BlockDtypes) -> Matrices:
+        """The block's matrices for such products. A narrower copy than the stored one is kept; others are not."""
+        dtype, stored = dtypes.product, self.stored
         if dtype == self.qkv.dtype:
-            return stored
+            as_stored = self.holds_tf32 or dtypes.tf32_inputs or not dtypes.tf32_matrices
+            return stored if as_stored else stored.map(rounded_to_tf32)
         if dtype.itemsize > self.qkv.dtype.itemsize:
-            return tuple(matrix.to(dtype) for matrix in stored)  # type: ignore[return-value]
-        if self._narrow is None or self._narrow[0].dtype != dtype:
-            self._narrow = tuple(matrix.to(dtype) for matrix in stored)  # type: ignore[assignment]
-        assert self._narrow is not None
+            return stored.map(lambda matrix: matrix.to(dtype))
+        if self._narrow is None or self._narrow.qkv.dtype != dtype:
+            self._narrow = stored.map(lambda matrix: matrix.to(dtype))
         return self._narrow
 
     def forward(
@@ -72,7 +94,7 @@ class TransformerBlock(nn.Module):
         normed_BTC: torch.Tensor,
         tables: Tables,
         matrices: Matrices,
-        attention: torch.dtype,
+        dtypes: BlockDtypes,
         following: Affine | None,
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """One block.
@@ -85,16 +107,17 @@ class TransformerBlock(nn.Module):
         Returns:
             the residual stream, and its next norm (itself behind the last block).
         """
-        qkv, out, ff_in, ff_out = matrices
-        heads = split_heads(F.linear(normed_BTC, qkv), tables, self.head_dim, attention)
-        attended = full_attention(*heads, normed_BTC.dtype)
+        dtype, tf32 = dtypes.product, dtypes.tf32_inputs
+        heads = split_heads(F.linear(normed_BTC, matrices.qkv), tables, self.head_dim, dtypes.attention)
+        attended = F.linear(full_attention(*heads, dtype, tf32), matrices.out)
         norm2 = self.norm2_weight, self.norm2_bias
-        x_BTC, normed_BTC = add_layer_norm(x_BTC, F.linear(attended, out), None, norm2, NORM_EPS, normed_BTC.dtype)
-        product = F.linear(gate(F.linear(normed_BTC, ff_in), self.ff_in_bias), ff_out)
+        x_BTC, normed_BTC = add_layer_norm(x_BTC, attended, None, norm2, NORM_EPS, dtype, tf32)
+        inner = gate(F.linear(normed_BTC, matrices.ff_in), self.ff_in_bias, tf32)
+        product = F.linear(inner, matrices.ff_out)
         if following is None:
             x_BTC = x_BTC + add_bias(product.to(x_BTC.dtype), self.ff_out_bias)
             return x_BTC, x_BTC
-        return add_layer_norm(x_BTC, product, self.ff_out_bias, following, NORM_EPS, normed_BTC.dtype)
+        return add_layer_norm(x_BTC, product, self.ff_out_bias, following, NORM_EPS, dtype, tf32)
 
 
 class FlowTransformer(nn.Module):
@@ -147,10 +170,10 @@ class FlowTransformer(nn.Module):
         x[:, 0] = token_C
         torch.add(bases_BLC, F.linear(latents_LC, self.latents_in), out=x[:, 1:])
         tables = self._tables_of(length + 1, x.device)
-        normed = layer_norm(x, self.blocks[0].norm1, NORM_EPS, dtypes.product)
+        normed = layer_norm(x, self.blocks[0].norm1, NORM_EPS, dtypes.product, dtypes.tf32_inputs)
         following = [*(block.norm1 for block in self.blocks[1:]), None]
         for block, norm in zip(self.blocks, following, strict=True):
-            x, normed = block(x, normed, tables, block.matrices(dtypes.product), dtypes.attention, norm)
+            x, normed = block(x, normed, tables, block.matrices(dtypes), dtypes, norm)
         return F.linear(x[:, 1:], self.velocity_out)
 
     def hold_matrices_in(self, dtype: torch.dtype) -> None:
@@ -158,6 +181,14 @@ class FlowTransformer(nn.Module):
         for block in self.blocks:
             for matrix in (block.qkv, block.out, block.ff_in, block.ff_out):
                 matrix.data = matrix.data.to(dtype)
+
+    @torch.inference_mode()
+    def round_matrices(self) -> None:
+        """Round the blocks' float32 matrices to TF32 for good: for songs that have TF32 products and no others."""
+        for block in self.blocks:
+            if not block.holds_tf32 and block.qkv.dtype == torch.float32:
+                block.stored.map(lambda matrix: matrix.copy_(rounded_to_tf32(matrix)))
+                block.holds_tf32 = True
 
     def time_token(self, time: float) -> torch.Tensor:
         """[C], the token of a time in [0, 1]; 0 is noise."""

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import torch
 
+from music3_cli.devices import URGENT
 from music3_cli.talker.state import Slots
 
 BUCKETS = (1, 2, 4, 8, 16, 32)
@@ -29,7 +30,7 @@ class StepGraphs:
         self._graphs: dict[int, torch.cuda.CUDAGraph] = {}
         pool = torch.cuda.graph_pool_handle()
         sizes = sorted({bucket_of(count, slots.count) for count in range(1, slots.count + 1)}, reverse=True)
-        stream = torch.cuda.Stream()
+        stream = torch.cuda.Stream(priority=URGENT)  # kernels keep the priority with which they were captured
         for size in sizes:
             view = slots.first(size)
             # Kernels are compiled and cuBLAS takes its workspace before a capture, not in it.

@@ -14,7 +14,10 @@ from hypothesis import strategies as st
 
 from music3_cli.acoustic.engine import Redone, Sound
 from music3_cli.acoustic.flow import schedule
+from music3_cli.acoustic.precision import Precision
 from music3_cli.devices import arithmetic
+from music3_cli.kernels.tf32 import rounded_to_tf32
+from music3_cli.models.transformer import BlockDtypes
 from music3_cli.models.vocoder import Vocoder
 from music3_cli.randomness import ReferenceRandomness, ServerRandomness
 from tests.conftest import EXAMPLES, Music3
@@ -110,6 +113,45 @@ def test_half_matrices_are_enough_for_fp16(stages: Stages, demo_root: Path) -> N
     assert torch.equal(sound(engine, "fp16"), sound(stages.acoustic, "fp16"))
     wide, exact = sound(engine, "fp32"), sound(stages.acoustic, "fp32")
     assert 0 < ((wide - exact).norm() / exact.norm()).item() < 1e-2
+
+
+@given(st.lists(st.floats(width=32), min_size=1, max_size=50))
+def test_rounding_to_tf32(values: list[float]) -> None:
+    x = torch.tensor(values)
+    rounded = rounded_to_tf32(x)
+    finite = x.isfinite()
+    assert torch.equal(rounded[~finite].isnan(), x[~finite].isnan())
+    assert torch.equal(rounded[x.isinf()], x[x.isinf()])
+    assert not (rounded.view(torch.int32)[finite] & 0x1FFF).any()
+    # frexp: the leading bit is worth 1/2, so 10 bits behind it leave steps of 2^-11; numpy rounds ties to even.
+    mantissa, exponent = np.frexp(x[finite].double().numpy())
+    exponent = np.maximum(exponent, -125)  # below the smallest normal number steps stay as they are
+    mantissa = x[finite].double().numpy() / np.exp2(exponent)
+    with np.errstate(over="ignore"):
+        expected = (np.rint(mantissa * 2048) / 2048 * np.exp2(exponent)).astype(np.float32)
+    assert np.array_equal(rounded[finite].numpy(), expected)
+
+
+def test_matrices_rounded_for_good_give_what_rounding_each_time_gives(demo_root: Path) -> None:
+    held, stored = load_stages(demo_root), load_stages(demo_root)
+    held.acoustic.transformer.round_matrices()
+    hiddens = random_hiddens(stored, 30, 2)
+    rounding = Precision("fp32", "fp32", False, BlockDtypes(tf32_matrices=True), False)
+
+    def latents(stages: Stages, precision: Precision) -> torch.Tensor:
+        engine, times = stages.acoustic, schedule(3)
+        with torch.inference_mode():
+            problem = engine.problem(engine.windows(30)[0], hiddens, ServerRandomness(2), None)
+            solving = engine.solve(problem, times, engine.tokens(times), 1.7, precision)
+            while True:
+                try:
+                    next(solving)
+                except StopIteration as end:
+                    return end.value
+
+    assert torch.equal(latents(held, rounding), latents(stored, rounding))
+    exact = latents(stored, Precision("fp32", "fp32", False, BlockDtypes(), False))
+    assert 0 < (latents(held, rounding) - exact).norm() / exact.norm() < 1e-2
 
 
 def too_large_for_fp16(weights: np.ndarray) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -38,14 +39,25 @@ for kernel, twin in zip(with_kernels, with_twins, strict=True):
 
 ACOUSTIC = """
 import torch
+import triton
+import triton.language as tl
 from music3_cli.kernels.gate import gate
 from music3_cli.kernels.layer_norm import add_layer_norm, layer_norm
 from music3_cli.kernels.rotary import rotary_tables
 from music3_cli.kernels.snake import snake, sum_and_snake
 from music3_cli.kernels.split_heads import split_heads
+from music3_cli.kernels.tf32 import operand, rounded_to_tf32
 from music3_cli.kernels.triton_support import twins_only, use_kernel
 
 torch.manual_seed(0)
+
+
+@triton.jit
+def _operands(x, out, columns, WIDTH: tl.constexpr):
+    at = tl.arange(0, WIDTH)
+    inside = at < columns
+    at += tl.program_id(0) * columns
+    tl.store(out + at, operand(tl.load(x + at, mask=inside), tl.float32, True), mask=inside)
 
 
 def compare(function, *arguments):
@@ -60,6 +72,15 @@ def compare(function, *arguments):
         bound = 2e-6 if mine.dtype == torch.float32 else 4e-3  # a last bit of float16 near 4
         assert (mine.float() - theirs.float()).abs().max().item() < bound, function
 
+
+# Values of all sizes, ties, and what is no number: where kernel and twin compute the same they round the same.
+bits = torch.randint(-(2**31), 2**31 - 1, (4, 2200), dtype=torch.int64).to(torch.int32)
+bits[0] = bits[0] // 2**13 * 2**13 + 2**12
+raw = bits.view(torch.float32)
+raw[1, :3] = torch.tensor([float("inf"), float("-inf"), float("nan")])
+ours = torch.empty_like(raw)
+_operands[(4,)](raw, ours, 2200, WIDTH=4096)
+assert torch.equal(ours.view(torch.int32), rounded_to_tf32(raw).view(torch.int32))
 
 for dtype in (torch.float32, torch.float16):
     x, product, affine = torch.randn(2, 5, 100), torch.randn(2, 5, 100).to(dtype), (torch.randn(100), torch.randn(100))
@@ -79,8 +100,11 @@ for function in (snake, sum_and_snake):
 
 
 @pytest.mark.parametrize("script", [SCRIPT, ACOUSTIC], ids=["talker", "acoustic"])
-def test_kernels_and_twins_agree(script: str) -> None:
+def test_kernels_and_twins_agree(script: str, tmp_path: Path) -> None:
     pytest.importorskip("triton")
+    # Triton reads a kernel's source from its file.
+    file = tmp_path / "script.py"
+    file.write_text(script, encoding="utf-8")
     environment = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": str(ROOT)}
-    ran = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=False)
+    ran = subprocess.run([sys.executable, file], env=environment, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr

@@ -7,15 +7,17 @@ from pathlib import Path
 import pytest
 import torch
 
-from music3_cli.acoustic.engine import Redone, Sound
+from music3_cli.acoustic.engine import AcousticEngine, Redone, Sound
 from music3_cli.acoustic.graphs import VelocityGraphs
 from music3_cli.acoustic.precision import precision_on
+from music3_cli.devices import arithmetic
 from music3_cli.kernels.full_attention import full_attention
 from music3_cli.kernels.gate import gate
 from music3_cli.kernels.layer_norm import add_layer_norm, layer_norm
 from music3_cli.kernels.rotary import rotary_tables
 from music3_cli.kernels.snake import snake, sum_and_snake
 from music3_cli.kernels.split_heads import split_heads
+from music3_cli.kernels.tf32 import products_round_to_even, rounded_to_tf32
 from music3_cli.kernels.triton_support import twins_only, use_kernel
 from music3_cli.randomness import ServerRandomness
 from tests.support.devices import NEEDS_CUDA
@@ -60,6 +62,56 @@ def test_layer_norms(seed: int, dtype: torch.dtype) -> None:
     for mine, theirs, kind in zip(ours, exact, (dtype, torch.float32, dtype), strict=True):
         assert mine.dtype == kind
         close(mine, theirs, RELATIVE[kind])
+
+
+@SEEDS
+@pytest.mark.parametrize(("outputs", "inner"), [(6144, 2048), (2048, 2048), (16384, 2048), (2048, 8192), (96, 32)])
+@pytest.mark.parametrize("rows", [1380, 203])
+def test_tf32_products_round_as_we_do(seed: int, rows: int, outputs: int, inner: int) -> None:
+    if not products_round_to_even(torch.device("cuda")):
+        pytest.skip("nothing is rounded beforehand on this GPU")
+    torch.manual_seed(seed)
+    x, matrix = normal(rows, inner), normal(outputs, inner)
+    x[:, ::7] = (x[:, ::7].view(torch.int32) // 2**13 * 2**13 + 2**12).view(torch.float32)  # ties
+    with arithmetic(tf32=True):
+        product = torch.nn.functional.linear(x, matrix)
+        rounded = torch.nn.functional.linear(rounded_to_tf32(x), rounded_to_tf32(matrix))
+    assert torch.equal(product, rounded)
+
+
+def test_what_kernels_give_to_products_is_rounded() -> None:
+    torch.manual_seed(0)
+    x, product, affine = normal(2, 690, 2048), normal(2, 690, 2048), (normal(2048), normal(2048))
+    inner, bias = normal(2, 690, 2 * 8192), normal(2 * 8192)
+    heads = tuple(normal(2, 32, 690, 64, dtype=torch.float16) for _ in range(3))
+
+    def operands(tf32: bool) -> list[torch.Tensor]:
+        return [
+            layer_norm(x, affine, 1e-5, torch.float32, tf32),
+            add_layer_norm(x, product, None, affine, 1e-5, torch.float32, tf32)[1],
+            gate(inner, bias, tf32),
+            full_attention(*heads, torch.float32, tf32),
+        ]
+
+    for rounded, exact in zip(operands(True), operands(False), strict=True):
+        assert torch.equal(rounded, rounded_to_tf32(exact))
+
+
+@pytest.mark.parametrize("faulty", [False, True])
+def test_rounded_matrices_change_no_bit(demo_root: Path, faulty: bool) -> None:
+    """Nor where windows are solved again, in fp32."""
+    sounds = []
+    for only_tf32 in (False, True):
+        stages = load_stages(demo_root, "cuda")
+        if faulty:
+            with torch.inference_mode():
+                stages.acoustic.transformer.blocks[0].qkv[:64] *= 1e5
+        models = stages.acoustic.condition, stages.acoustic.transformer, stages.acoustic.vocoder
+        engine = AcousticEngine(*models, only_tf32=only_tf32)
+        parts = list(engine.run(hiddens_of(stages, 3, 230), ServerRandomness(3), 3, precision="tf32"))
+        assert any(isinstance(part, Redone) for part in parts) == faulty
+        sounds.append(torch.cat([part.wait() for part in parts if isinstance(part, Sound)], 1))
+    assert torch.equal(*sounds)
 
 
 @SEEDS
