@@ -12,6 +12,7 @@ from itertools import islice
 import torch
 
 from music3_cli.acoustic.engine import AcousticEngine
+from music3_cli.acoustic.precision import precision_on
 from music3_cli.checkpoint import load
 from music3_cli.checkpoint.inventory import Checkpoint
 from music3_cli.checkpoint.memory import ACOUSTIC, TALKER, sizes
@@ -93,7 +94,8 @@ class Pipeline:
         needed = sizes(self.checkpoint.components, self.checkpoint.architecture, self.dtype.itemsize, RING + 1)
         acoustic = tuple(device_memory(device, self._memory_limit) for device in self.acoustic_devices)
         talker = device_memory(self.device, self._memory_limit)
-        machine = Machine(talker, acoustic, host_memory()[0], most_slots(self.device))
+        rounds_tf32 = any(precision_on("tf32", device).dtypes.tf32_matrices for device in self.acoustic_devices)
+        machine = Machine(talker, acoustic, host_memory()[0], most_slots(self.device), rounds_tf32)
         return decide(needed, limits, machine, self._weights, self._wanted)
 
     def load(self, limits: RunLimits) -> Iterator[Event]:
@@ -255,7 +257,7 @@ class Pipeline:
 
     def _engine(self, models: AcousticModels) -> AcousticEngine:
         return AcousticEngine(
-            models.condition, models.transformer, models.vocoder, self.cuda_graph, self.limits.only_tf32
+            models.condition, models.transformer, models.vocoder, self.cuda_graph, self.limits.tf32 == "all"
         )
 
     def _talk(

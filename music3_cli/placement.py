@@ -40,23 +40,24 @@ class RunLimits:
         songs: how many there are; no more than these run at once.
         positions: context of the longest song: its prompt, the unemitted first step and all frames.
         frames: the highest ceiling.
-        fp16: which songs have float16 products in the acoustic stage: `none`, `some` or `all`.
-        only_tf32: whether all songs have TF32 products there.
+        fp16, tf32: which songs have float16, and TF32, products in the acoustic stage: `none`, `some` or `all`.
     """
 
     songs: int
     positions: int
     frames: int
     fp16: str = "none"
-    only_tf32: bool = False
+    tf32: str = "none"
 
     @classmethod
     def of(cls, lengths: Iterable[tuple[int, int]], precisions: Iterable[str] = ()) -> RunLimits:
         """For songs given as (prompt tokens, ceiling in frames), at least one, and their precisions."""
         songs, kinds = list(lengths), set(precisions)
-        fp16 = "none" if "fp16" not in kinds else "all" if kinds == {"fp16"} else "some"
+        fp16, tf32 = (
+            "none" if precision not in kinds else "all" if len(kinds) == 1 else "some" for precision in ("fp16", "tf32")
+        )
         positions = max(prompt + frames + 1 for prompt, frames in songs)
-        return cls(len(songs), positions, max(frames for _, frames in songs), fp16, kinds == {"tf32"})
+        return cls(len(songs), positions, max(frames for _, frames in songs), fp16, tf32)
 
     @classmethod
     def nominal(cls, most_positions: int) -> RunLimits:
@@ -89,12 +90,14 @@ class Machine:
         acoustic: those of the acoustic stage; the talker's own, or others.
         host_free: bytes of host memory; 0 where nobody knows.
         most_songs: that may share a step of the talker.
+        rounds_tf32: whether TF32 songs have rounded matrices in the acoustic stage (kernels/tf32.py).
     """
 
     talker: DeviceMemory
     acoustic: tuple[DeviceMemory, ...]
     host_free: int
     most_songs: int
+    rounds_tf32: bool = False
 
     @property
     def is_split(self) -> bool:
@@ -208,6 +211,8 @@ def _place(
     talker, acoustic = sizes.talker[weights], sizes.acoustic
     if limits.fp16 != "none":
         acoustic += sizes.half if matrices == "fp32" else -sizes.half
+    if limits.tf32 == "some" and machine.rounds_tf32:
+        acoustic += 2 * sizes.half
     frames = limits.frames * sizes.frame
     cache = limits.positions * sizes.position + sizes.ring
     alone = _talker_stage(sizes, limits, weights, 0)

@@ -92,10 +92,11 @@ class AcousticEngine:
 
     The transformer's matrices are in memory as they were loaded. The first song that wants float16 products of float32
     matrices makes copies, which stay (half as much again); a transformer loaded with float16 matrices needs none, and
-    widens one block at a time where a window is solved again.
+    widens one block at a time where a window is solved again. On Hopper TF32 songs have copies, too, as large as the
+    originals; with `only_tf32` these are rounded instead.
 
     Args:
-        only_tf32: no song of another precision will come; the matrices may be rounded to TF32 (kernels/tf32.py).
+        only_tf32: no song of another precision will come.
     """
 
     def __init__(

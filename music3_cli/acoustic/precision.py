@@ -11,7 +11,7 @@ from torch.nn.attention import SDPBackend
 
 from music3_cli.devices import arithmetic
 from music3_cli.kernels.settings import attention_by
-from music3_cli.kernels.tf32 import products_round_to_even
+from music3_cli.kernels.tf32 import rounding_pays
 from music3_cli.kernels.triton_support import kernels_work
 from music3_cli.models.transformer import BlockDtypes
 
@@ -59,7 +59,7 @@ def precision_on(name: str, device: torch.device) -> Precision:
     if name == "fp16":
         return Precision(name, "fp16", capable, BlockDtypes(half, half), flash)
     if name == "tf32" and capable:
-        rounds = products_round_to_even(device)
+        rounds = rounding_pays(device)
         return Precision(name, "tf32", True, BlockDtypes(single, half, rounds, rounds), flash)
     return Precision(name, "fp32", False, BlockDtypes(), False)
 
@@ -67,8 +67,8 @@ def precision_on(name: str, device: torch.device) -> Precision:
 def wider(precision: Precision, device: torch.device) -> Precision | None:
     """The next policy with a greater range of values; None for float32.
 
-    Behind TF32 the matrices stay rounded to TF32 where they may be held so: a window that is solved again must not
-    depend on whether they are.
+    Behind TF32 the matrices stay rounded to TF32 where they are: they may be held so, and a window that is solved again
+    must not depend on it.
     """
     name = WIDER.get(precision.name)
     if name is None or precision.arithmetic == "fp32":

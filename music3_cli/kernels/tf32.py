@@ -1,9 +1,9 @@
 """Rounding to TF32 ahead of the tensor cores.
 
-A TF32 product rounds its float32 operands to 10 bits behind the leading one; on Hopper cuBLAS does so to the nearest,
-ties to even. Operands that are rounded beforehand give the same product bit for bit, but 13 of their 32 bits are then
-zeros, which cost no energy to move and multiply. These products run at the GPU's power limit, so less energy is more
-speed: 4 % (benchmarks/RESULTS.md).
+A TF32 product rounds its float32 operands to 10 bits behind the leading one: on Hopper, and for the released shapes,
+cuBLAS does so to the nearest, ties to even. Operands that are rounded beforehand give the same product, but 13 of their
+32 bits are then zeros, which cost no energy to move and multiply. These products run at the GPU's power limit, so less
+energy is more speed: 4 % of a step (benchmarks/RESULTS.md).
 """
 
 from __future__ import annotations
@@ -20,10 +20,8 @@ def rounded_to_tf32(x: torch.Tensor) -> torch.Tensor:
     return torch.where(x.isfinite(), nearest.view(torch.float32), x)
 
 
-def products_round_to_even(device: torch.device) -> bool:
-    """Whether TF32 products of this device are known to round their operands as `rounded_to_tf32` does; a test holds
-    cuBLAS to it (tests/gpu/test_acoustic.py).
-    """
+def rounding_pays(device: torch.device) -> bool:
+    """Whether operands of TF32 products are rounded beforehand on this device: on Hopper, where it was measured."""
     return device.type == "cuda" and torch.version.hip is None and torch.cuda.get_device_capability(device) == (9, 0)
 
 

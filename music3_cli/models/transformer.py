@@ -42,8 +42,8 @@ class BlockDtypes:
     rotary phases, and the products before and behind the blocks.
 
     Attributes:
-        tf32_inputs: what products are given is rounded to TF32; for products that do that anyway (kernels/tf32.py).
-        tf32_matrices: so are the matrices; where the inputs are too, products do it if the stored ones are not.
+        tf32_inputs, tf32_matrices: what products are given, and the matrices, are rounded to TF32 beforehand; for
+            products that do that anyway (kernels/tf32.py).
     """
 
     product: torch.dtype = torch.float32
@@ -66,7 +66,7 @@ class TransformerBlock(nn.Module):
         self.ff_in, self.ff_in_bias = weight(2 * config.ff_inner_dim, inner), weight(2 * config.ff_inner_dim)
         self.ff_out, self.ff_out_bias = weight(inner, config.ff_inner_dim), weight(inner)
         self.holds_tf32 = False
-        self._narrow: Matrices | None = None
+        self._copies: dict[torch.dtype, Matrices] = {}
 
     @property
     def norm1(self) -> Affine:
@@ -77,16 +77,16 @@ class TransformerBlock(nn.Module):
         return Matrices(self.qkv, self.out, self.ff_in, self.ff_out)
 
     def matrices(self, dtypes: BlockDtypes) -> Matrices:
-        """The block's matrices for such products. A narrower copy than the stored one is kept; others are not."""
+        """The block's matrices for such products. Rounded copies of the stored ones are kept, wider ones are not."""
         dtype, stored = dtypes.product, self.stored
-        if dtype == self.qkv.dtype:
-            as_stored = self.holds_tf32 or dtypes.tf32_inputs or not dtypes.tf32_matrices
-            return stored if as_stored else stored.map(rounded_to_tf32)
+        rounds = dtypes.tf32_matrices and not self.holds_tf32
+        if dtype == self.qkv.dtype and not rounds:
+            return stored
         if dtype.itemsize > self.qkv.dtype.itemsize:
             return stored.map(lambda matrix: matrix.to(dtype))
-        if self._narrow is None or self._narrow.qkv.dtype != dtype:
-            self._narrow = stored.map(lambda matrix: matrix.to(dtype))
-        return self._narrow
+        if dtype not in self._copies:  # of float32 the one that is rounded
+            self._copies[dtype] = stored.map(rounded_to_tf32 if rounds else lambda matrix: matrix.to(dtype))
+        return self._copies[dtype]
 
     def forward(
         self,

@@ -132,7 +132,7 @@ def test_rounding_to_tf32(values: list[float]) -> None:
     assert np.array_equal(rounded[finite].numpy(), expected)
 
 
-def test_matrices_rounded_for_good_give_what_rounding_each_time_gives(demo_root: Path) -> None:
+def test_matrices_rounded_for_good_give_what_rounded_copies_give(demo_root: Path) -> None:
     held, stored = load_stages(demo_root), load_stages(demo_root)
     held.acoustic.transformer.round_matrices()
     hiddens = random_hiddens(stored, 30, 2)

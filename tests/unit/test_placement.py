@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -88,6 +89,17 @@ def test_float16_products_need_copies_or_nothing_but_them() -> None:
     assert alone.acoustic_bytes < plain.acoustic_bytes < mixed.acoustic_bytes
     with pytest.raises(DeviceError):
         decide(SIZES, RunLimits.of(lengths, ["fp16", "fp32"]), machine(11.8), "int8")
+
+
+def test_tf32_songs_among_others_have_matrices_of_their_own() -> None:
+    lengths = [(1500, 6000)]
+
+    def placed(*precisions: str) -> int:
+        return decide(SIZES, RunLimits.of(lengths, precisions), replace(machine(80), rounds_tf32=True)).acoustic_bytes
+
+    alone, exact = placed("tf32"), placed("fp32")
+    assert alone == exact == decide(SIZES, RunLimits.of(lengths, ["tf32", "fp32"]), machine(80)).acoustic_bytes
+    assert placed("tf32", "fp32") == alone + 2 * SIZES.half
 
 
 def test_two_devices_need_less_of_each() -> None:
