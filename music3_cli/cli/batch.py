@@ -12,13 +12,37 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from music3_cli.cli import console
+from music3_cli.cli.options import (
+    AcousticDevice,
+    Album,
+    Artist,
+    BitDepth,
+    Checkpoint,
+    Fast,
+    Guidance,
+    JsonLines,
+    MemoryLimit,
+    NoCudaGraph,
+    NoProgress,
+    Normalize,
+    Placement,
+    Precision,
+    Quality,
+    Quiet,
+    SampleRate,
+    SeedScheme,
+    Shift,
+    Steps,
+    TalkerDtype,
+    TalkerWeights,
+    Text,
+    Verbose,
+)
 
 if TYPE_CHECKING:
     from music3_cli.jobs.batch.plan import BatchPlan, Choices
     from music3_cli.jobs.batch.run import How
     from music3_cli.jobs.executors.foreman import Stop
-
-Text = str | None
 
 
 def batch(
@@ -35,23 +59,20 @@ def batch(
     seed: Annotated[Text, typer.Option(help="For every song.")] = None,
     takes: Annotated[Text, typer.Option(help="For every song.")] = None,
     max_duration: Annotated[Text, typer.Option(help="Ceiling of every song, such as 3:30.")] = None,
-    steps: Annotated[Text, typer.Option(help="Euler steps a window.")] = None,
-    shift: Annotated[Text, typer.Option(help="Of the steps' schedule.")] = None,
-    fast: Annotated[
-        bool | None,
-        typer.Option("--fast/--no-fast", help="16 steps, shift 2, fp16, where not given; see docs/numerics.md."),
-    ] = None,
-    guidance: Annotated[Text, typer.Option(help="Guidance of the acoustic stage.")] = None,
-    precision: Annotated[Text, typer.Option(help="Acoustic stage, as in `music3 render`.")] = None,
-    talker_dtype: Annotated[Text, typer.Option(help="bf16 or fp32.")] = None,
-    seed_scheme: Annotated[Text, typer.Option(help="server or diffusers.")] = None,
+    steps: Steps = None,
+    shift: Shift = None,
+    fast: Fast = None,
+    guidance: Guidance = None,
+    precision: Precision = None,
+    talker_dtype: TalkerDtype = None,
+    seed_scheme: SeedScheme = None,
     format: Annotated[Text, typer.Option(help="wav, flac, mp3, ogg (Vorbis) or opus.")] = None,
-    bit_depth: Annotated[Text, typer.Option(help="16, 24 or float (wav only).")] = None,
-    quality: Annotated[Text, typer.Option(help="Of mp3, ogg and opus, 0 to 10 (best).")] = None,
-    sample_rate: Annotated[Text, typer.Option(help="44100 or 32000.")] = None,
-    normalize: Annotated[Text, typer.Option(help="none, peak[=-1] (dBTP) or loudness[=-14] (LUFS).")] = None,
-    album: Annotated[Text, typer.Option(help="Album, for tags.")] = None,
-    artist: Annotated[Text, typer.Option(help="Artist, for tags.")] = None,
+    bit_depth: BitDepth = None,
+    quality: Quality = None,
+    sample_rate: SampleRate = None,
+    normalize: Normalize = None,
+    album: Album = None,
+    artist: Artist = None,
     keep_codes: Annotated[bool, typer.Option("--keep-codes", help="Keep the codes of every song.")] = False,
     strict: Annotated[bool, typer.Option("--strict", help="Lint warnings make a song invalid too.")] = False,
     skip_invalid: Annotated[
@@ -74,9 +95,7 @@ def batch(
     on_interrupt: Annotated[
         str, typer.Option(help="What the first Ctrl-C or SIGTERM does to songs that run: finish or drop.")
     ] = "finish",
-    checkpoint: Annotated[
-        Text, typer.Option(help="Folder, demo, or REPO[@REV] in the hub's cache. [default: as in `music3 render`]")
-    ] = None,
+    checkpoint: Checkpoint = None,
     device: Annotated[Text, typer.Option(help="auto, cpu, cuda or cuda:N. [default: auto]")] = None,
     devices: Annotated[
         Text, typer.Option(help="Several, such as cuda:0,cuda:1: an engine each, in processes of their own.")
@@ -85,22 +104,16 @@ def batch(
     ray_address: Annotated[
         Text, typer.Option(help="Of a running Ray cluster, or auto. [default: one on this machine]")
     ] = None,
-    acoustic_device: Annotated[
-        str, typer.Option(help="Of the acoustic stage: same (the talker's), auto, or a list like cuda:1.")
-    ] = "same",
-    placement: Annotated[str, typer.Option(help="auto, resident or swap; see `music3 render`.")] = "auto",
-    memory_limit: Annotated[
-        float | None, typer.Option(help="GiB of each device that may be used. [default: what is free]")
-    ] = None,
-    talker_weights: Annotated[
-        Text, typer.Option(help="full, or int8: half the talker's memory, another song. [default: as in render]")
-    ] = None,
-    no_cuda_graph: Annotated[bool, typer.Option("--no-cuda-graph", help="Run the talker's step eagerly.")] = False,
+    acoustic_device: AcousticDevice = "same",
+    placement: Placement = "auto",
+    memory_limit: MemoryLimit = None,
+    talker_weights: TalkerWeights = None,
+    no_cuda_graph: NoCudaGraph = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan; load and write nothing.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON lines on stdout; see docs/cli.md.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only warnings and errors.")] = False,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Tracebacks with errors.")] = False,
-    no_progress: Annotated[bool, typer.Option("--no-progress", help="No bars and no heartbeat lines.")] = False,
+    as_json: JsonLines = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+    no_progress: NoProgress = False,
 ) -> None:
     """Render the songs of a manifest into a folder.
 
@@ -193,13 +206,14 @@ def _plan(
 
 def _run(plan: BatchPlan, how: How, stop: Stop, *, as_json: bool, quiet: bool, no_progress: bool) -> int:
     from music3_cli.cli.batch_plans import show_summary
-    from music3_cli.cli.batch_progress import make_batch_view
+    from music3_cli.cli.batch_progress import BatchBars, BatchLines
+    from music3_cli.cli.progress import make_view
     from music3_cli.events import PageWritten, RunFinished
     from music3_cli.jobs.batch.run import run_batch
 
     code, page = 0, None
     with (
-        make_batch_view(as_json=as_json, quiet=quiet, no_progress=no_progress) as view,
+        make_view(as_json=as_json, quiet=quiet, no_progress=no_progress, lines=BatchLines, live=BatchBars) as view,
         _graceful(stop),
         console.guarded_stdout(),
         closing(run_batch(plan, how, stop)) as events,

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 import time
-from types import TracebackType
 from typing import TYPE_CHECKING
 
 from music3_cli.cli import console
-from music3_cli.cli.progress import HEARTBEAT_SECONDS, JsonView, Throttle, View, describe
+from music3_cli.cli.progress import LiveView, Throttle, View, describe
 from music3_cli.events import (
     AcousticProgress,
     AcousticStarted,
@@ -28,22 +26,10 @@ from music3_cli.events import (
 from music3_cli.song.limits import clock, frames_to_seconds
 
 if TYPE_CHECKING:
-    from rich.progress import Progress, TaskID
+    from rich.progress import TaskID
 
 MOST_LINES = 16
 """Running songs that are shown at once."""
-
-
-def make_batch_view(*, as_json: bool, quiet: bool, no_progress: bool) -> View:
-    """The view that fits flags and terminal."""
-    if as_json:
-        return JsonView()
-    terminal = console.stderr_console()
-    if quiet or no_progress:
-        return BatchLines(heartbeat=None, quiet=quiet)
-    if not terminal.is_terminal or terminal.is_dumb_terminal:
-        return BatchLines(heartbeat=HEARTBEAT_SECONDS)
-    return BatchBars()
 
 
 class Tally:
@@ -127,38 +113,18 @@ class BatchLines(View):
             console.talk(f"{self._tally.text()}; {getattr(event, 'song', '')}: {text}")
 
 
-class BatchBars(View):
+class BatchBars(LiveView):
     """One bar for the batch, and a line for each running song."""
 
     def __init__(self) -> None:
-        from rich.progress import BarColumn, Progress, TextColumn
-
-        self._progress: Progress = Progress(
-            TextColumn("{task.description}", markup=False),
-            BarColumn(bar_width=24),
-            TextColumn("{task.fields[text]}", markup=False),
-            console=console.stderr_console(),
-            transient=True,
-        )
+        super().__init__()
         self._tally = Tally()
         self._all: TaskID | None = None
         self._songs: dict[str, TaskID] = {}
 
-    def __enter__(self) -> BatchBars:
-        self._progress.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._progress.stop()
-
     def take(self, event: Event) -> None:
         self._tally.take(event)
-        if isinstance(event, SongFinished | SongKept) and not sys.stdout.isatty():
-            console.data(event.path)
-        for line in lines_of(event):
-            self._progress.console.print(line, markup=False)
+        self._say(event, lines_of(event))
         if isinstance(event, BatchStarted):
             self._all = self._progress.add_task("batch", total=max(1, event.ceiling_frames), text="")
         self._show_song(event)

@@ -10,6 +10,7 @@ import typer
 from music3_cli.cli import console
 from music3_cli.cli.bench_acoustic import acoustic
 from music3_cli.cli.bench_song import song
+from music3_cli.cli.options import Checkpoint, Device, JsonDocument, NoCudaGraph
 
 app = typer.Typer(help="Measure how fast this machine is.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -25,13 +26,13 @@ app.command()(song)
 
 @app.command()
 def talker(
-    checkpoint: Annotated[str | None, typer.Option(help="Folder, demo, or REPO[@REV] in the hub's cache.")] = None,
+    checkpoint: Checkpoint = None,
     songs: Annotated[str, typer.Option(help="Songs at once, separated by commas.")] = "1,4,8,16",
     contexts: Annotated[str, typer.Option(help="Positions, separated by commas.")] = "500,2000,4000",
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+    device: Device = "auto",
     talker_dtype: Annotated[str, typer.Option(help="auto, bf16 or fp32.")] = "auto",
-    no_cuda_graph: Annotated[bool, typer.Option("--no-cuda-graph", help="Run the step eagerly.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="A JSON document instead of text.")] = False,
+    no_cuda_graph: NoCudaGraph = False,
+    as_json: JsonDocument = False,
 ) -> None:
     """Time the talker's step: milliseconds a frame for several songs at several contexts.
 

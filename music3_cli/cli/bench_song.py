@@ -8,6 +8,17 @@ from typing import Annotated
 import typer
 
 from music3_cli.cli import console
+from music3_cli.cli.options import (
+    AcousticDevice,
+    Checkpoint,
+    Device,
+    JsonDocument,
+    MemoryLimit,
+    NoCudaGraph,
+    Placement,
+    Precision,
+    TalkerWeights,
+)
 
 SHEET = """[Intro]
 [Verse]
@@ -24,20 +35,20 @@ Carry me over, carry me home
 
 
 def song(
-    checkpoint: Annotated[str | None, typer.Option(help="Folder, demo, or REPO[@REV] in the hub's cache.")] = None,
+    checkpoint: Checkpoint = None,
     seconds: Annotated[float, typer.Option(help="Ceiling of each song.")] = 240,
     songs: Annotated[int, typer.Option(help="Songs, with seeds 0, 1, ...", min=1)] = 1,
     steps: Annotated[str | None, typer.Option(help="Euler steps a window. [default: 30]")] = None,
-    precision: Annotated[str | None, typer.Option(help="fp32, tf32 or fp16. [default: tf32]")] = None,
+    precision: Precision = None,
     talker_dtype: Annotated[str | None, typer.Option(help="bf16 or fp32.")] = None,
-    talker_weights: Annotated[str | None, typer.Option(help="full or int8.")] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
-    acoustic_device: Annotated[str, typer.Option(help="same, auto, or a list like cuda:1.")] = "same",
-    placement: Annotated[str, typer.Option(help="auto, resident or swap.")] = "auto",
-    memory_limit: Annotated[float | None, typer.Option(help="GiB of each device that may be used.")] = None,
-    no_cuda_graph: Annotated[bool, typer.Option("--no-cuda-graph", help="Run the talker's step eagerly.")] = False,
+    talker_weights: TalkerWeights = None,
+    device: Device = "auto",
+    acoustic_device: AcousticDevice = "same",
+    placement: Placement = "auto",
+    memory_limit: MemoryLimit = None,
+    no_cuda_graph: NoCudaGraph = False,
     timeline: Annotated[Path | None, typer.Option(help="Draw both stages over time into this .png or .svg.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="A JSON document instead of text.")] = False,
+    as_json: JsonDocument = False,
 ) -> None:
     """Time whole songs, from the first token to the last file, with the weights loaded.
 

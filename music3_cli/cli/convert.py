@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from music3_cli.cli import console
+from music3_cli.cli.options import JsonLines, NoProgress, Quiet, Verbose
 
 if TYPE_CHECKING:
     from music3_cli.checkpoint.compare import Comparison
@@ -30,10 +31,10 @@ def convert(
             metavar="MODULAR", help="Modular checkpoint to take the configs from. [default: the released sizes]"
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON lines on stdout.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only warnings and errors.")] = False,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Tracebacks with errors.")] = False,
-    no_progress: Annotated[bool, typer.Option("--no-progress", help="No bar and no heartbeat lines.")] = False,
+    as_json: JsonLines = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+    no_progress: NoProgress = False,
 ) -> None:
     """Re-lay the native packaging as the modular one, which music3 renders from. Nothing numerical happens.
 

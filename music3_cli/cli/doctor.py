@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import typer
 
 from music3_cli.cli import console
+from music3_cli.cli.options import AcousticDevice, Checkpoint, Device, JsonDocument, MemoryLimit, Placement
 
 
 def doctor(
-    checkpoint: Annotated[str | None, typer.Option(help="Folder, demo, or REPO[@REV] in the hub's cache.")] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
-    acoustic_device: Annotated[str, typer.Option(help="same, auto, or a list like cuda:1.")] = "same",
-    placement: Annotated[str, typer.Option(help="auto, resident or swap.")] = "auto",
-    memory_limit: Annotated[float | None, typer.Option(help="GiB of each device that may be used.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="A JSON document instead of text.")] = False,
+    checkpoint: Checkpoint = None,
+    device: Device = "auto",
+    acoustic_device: AcousticDevice = "same",
+    placement: Placement = "auto",
+    memory_limit: MemoryLimit = None,
+    as_json: JsonDocument = False,
 ) -> None:
     """Look at everything that rendering needs, and at what a four-minute song would get of this machine.
 

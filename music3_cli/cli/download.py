@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from music3_cli.cli import console
+from music3_cli.cli.options import JsonLines, NoProgress, Quiet, Verbose
 
 if TYPE_CHECKING:
     from music3_cli.checkpoint.fetch import FetchPlan
@@ -24,10 +25,10 @@ def download(
         bool,
         typer.Option("--check", help="Read what is there once more, even if it was whole, and fetch what is wrong."),
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON lines on stdout.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only warnings and errors.")] = False,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Tracebacks with errors.")] = False,
-    no_progress: Annotated[bool, typer.Option("--no-progress", help="No bar and no heartbeat lines.")] = False,
+    as_json: JsonLines = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+    no_progress: NoProgress = False,
 ) -> None:
     """Fetch the checkpoint: the modular folders only, 28.5 GB, every file compared with its published sha256.
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import typer
 
 from music3_cli.cli.inspect_checkpoint import inspect_checkpoint
@@ -13,9 +11,6 @@ from music3_cli.cli.inspect_song import inspect_song
 app = typer.Typer(
     help="Look into a checkpoint, a prompt or a song without rendering.", no_args_is_help=True, rich_markup_mode=None
 )
-
-Json = Annotated[bool, typer.Option("--json", help="A JSON document instead of text.")]
-
 
 app.command("checkpoint")(inspect_checkpoint)
 app.command("song")(inspect_song)

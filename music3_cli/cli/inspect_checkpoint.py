@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from music3_cli.cli import console
+from music3_cli.cli.options import JsonDocument
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -29,7 +30,7 @@ def inspect_checkpoint(
     tensors: Annotated[
         str | None, typer.Option(metavar="PATTERN", help="List tensors too: 'vocoder/*' or '*.bias'; '*' for all.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="A JSON document instead of text.")] = False,
+    as_json: JsonDocument = False,
 ) -> None:
     """List a checkpoint's components from its headers; reads no weights.
 

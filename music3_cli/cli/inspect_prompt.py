@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 import typer
 
 from music3_cli.cli import console
+from music3_cli.cli.options import Checkpoint, JsonDocument, Text
 
 if TYPE_CHECKING:
     from music3_cli.song.prompt import PromptTokenizer
 
-Text = str | None
 Mark = Literal[" ", "-", "+"]
 
 
@@ -37,9 +37,9 @@ def inspect_prompt(
     instrumental: Annotated[bool, typer.Option("--instrumental", help="The sheet that render would build.")] = False,
     fix_lyrics: Annotated[bool, typer.Option("--fix-lyrics", help="Mend the lyrics first.")] = False,
     lyrics_mode: Annotated[str, typer.Option("--lyrics", help="checked, or as-is.")] = "checked",
-    checkpoint: Annotated[Text, typer.Option(help="Folder, demo, or REPO[@REV] in the hub's cache.")] = None,
+    checkpoint: Checkpoint = None,
     ids: Annotated[bool, typer.Option("--ids", help="Print the token ids too.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="A JSON document instead of text.")] = False,
+    as_json: JsonDocument = False,
 ) -> None:
     """Show the prompt that the model will read: cleaned, normalised and counted.
 

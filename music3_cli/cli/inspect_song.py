@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from music3_cli.cli import console
+from music3_cli.cli.options import JsonDocument
 from music3_cli.song.limits import clock
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 def inspect_song(
     file: Annotated[Path, typer.Argument(help="A sound file; its sidecar is read where there is one.")],
     plot: Annotated[Path | None, typer.Option(help="Draw waveform, spectrogram and levels into this PNG file.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="A JSON document instead of text.")] = False,
+    as_json: JsonDocument = False,
 ) -> None:
     """Measure a song's levels and look for faults: clipping, DC offset, silence, a dead channel, an early end.
 

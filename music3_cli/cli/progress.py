@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -57,18 +57,6 @@ class View(ABC):
     @abstractmethod
     def take(self, event: Event) -> None:
         """One event."""
-
-
-def make_view(*, as_json: bool, quiet: bool, no_progress: bool) -> View:
-    """The view that fits flags and terminal."""
-    if as_json:
-        return JsonView()
-    terminal = console.stderr_console()
-    if quiet:
-        return Lines(heartbeat=None, quiet=True)
-    if no_progress or not terminal.is_terminal or terminal.is_dumb_terminal:
-        return Lines(heartbeat=None if no_progress else HEARTBEAT_SECONDS)
-    return Bars()
 
 
 class Throttle:
@@ -150,25 +138,21 @@ class Lines(View):
         console.talk(line)
 
 
-class Bars(View):
-    """Two live bars under the lines: the talker's frames and the acoustic stage's steps."""
+class LiveView(View):
+    """Bars that move under the lines that stay, while the view is entered."""
 
     def __init__(self) -> None:
         from rich.progress import BarColumn, Progress, TextColumn
 
-        self._console = console.stderr_console()
         self._progress: Progress = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=30),
-            TextColumn("{task.fields[text]}"),
-            console=self._console,
+            TextColumn("{task.description}", markup=False),
+            BarColumn(bar_width=24),
+            TextColumn("{task.fields[text]}", markup=False),
+            console=console.stderr_console(),
             transient=True,
         )
-        self._tasks: dict[tuple[str, str], TaskID] = {}
-        self._rates: dict[str, Rate] = {}
-        self._acoustic_since: dict[str, float] = {}
 
-    def __enter__(self) -> Bars:
+    def __enter__(self) -> LiveView:
         self._progress.start()
         return self
 
@@ -177,11 +161,25 @@ class Bars(View):
     ) -> None:
         self._progress.stop()
 
-    def take(self, event: Event) -> None:
+    def _say(self, event: Event, lines: Iterable[str]) -> None:
+        """The lines that stay; where stdout is no terminal, finished files go there."""
         if isinstance(event, SongFinished | SongKept) and not sys.stdout.isatty():
-            console.data(event.path)  # on a terminal the line below says it
-        for line in describe(event):
+            console.data(event.path)  # on a terminal a line says it
+        for line in lines:
             self._progress.console.print(line, markup=False)
+
+
+class Bars(LiveView):
+    """Two bars for each song: the talker's frames and the acoustic stage's steps."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._tasks: dict[tuple[str, str], TaskID] = {}
+        self._rates: dict[str, Rate] = {}
+        self._acoustic_since: dict[str, float] = {}
+
+    def take(self, event: Event) -> None:
+        self._say(event, describe(event))
         match event:
             case LoadStarted():
                 self._bar("load", "", "loading", event.total_bytes)
@@ -227,6 +225,28 @@ class Bars(View):
         task = self._tasks.pop((stage, song), None)
         if task is not None:
             self._progress.remove_task(task)
+
+
+def make_view(
+    *,
+    as_json: bool,
+    quiet: bool,
+    no_progress: bool,
+    lines: Callable[[float | None, bool], View] = Lines,
+    live: Callable[[], View] = Bars,
+) -> View:
+    """The view that fits flags and terminal.
+
+    Args:
+        lines: plain lines, from the heartbeat's seconds and whether to be quiet.
+        live: for a terminal.
+    """
+    if as_json:
+        return JsonView()
+    terminal = console.stderr_console()
+    if quiet or no_progress:
+        return lines(None, quiet)
+    return live() if terminal.is_terminal and not terminal.is_dumb_terminal else lines(HEARTBEAT_SECONDS, False)
 
 
 def describe(event: Event) -> list[str]:

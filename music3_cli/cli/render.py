@@ -7,8 +7,33 @@ from typing import Annotated, Any
 import typer
 
 from music3_cli.cli import console
-
-Text = str | None
+from music3_cli.cli.options import (
+    AcousticDevice,
+    Album,
+    Artist,
+    BitDepth,
+    Checkpoint,
+    Device,
+    Fast,
+    Guidance,
+    JsonLines,
+    MemoryLimit,
+    NoCudaGraph,
+    NoProgress,
+    Normalize,
+    Placement,
+    Precision,
+    Quality,
+    Quiet,
+    SampleRate,
+    SeedScheme,
+    Shift,
+    Steps,
+    TalkerDtype,
+    TalkerWeights,
+    Text,
+    Verbose,
+)
 
 
 def render(
@@ -41,63 +66,34 @@ def render(
     max_duration: Annotated[
         Text, typer.Option(help="Ceiling (not a target), such as 210 or 3:30. [default: the model's limit; demo: 12 s]")
     ] = None,
-    steps: Annotated[Text, typer.Option(help="Euler steps a window. [default: 30]")] = None,
-    shift: Annotated[
-        Text, typer.Option(help="Of the steps' times: above 1 the first steps are smaller. [default: 1]")
-    ] = None,
-    fast: Annotated[
-        bool | None,
-        typer.Option("--fast/--no-fast", help="16 steps, shift 2, fp16, where not given; see docs/numerics.md."),
-    ] = None,
-    guidance: Annotated[Text, typer.Option(help="Guidance of the acoustic stage. [default: 1.7]")] = None,
+    steps: Steps = None,
+    shift: Shift = None,
+    fast: Fast = None,
+    guidance: Guidance = None,
     noise_seed: Annotated[
         Text, typer.Option(help="Another seed for the acoustic stage alone. [default: --seed]")
     ] = None,
     title: Annotated[Text, typer.Option(help="Title, for names and tags.")] = None,
-    artist: Annotated[Text, typer.Option(help="Artist, for tags.")] = None,
-    album: Annotated[Text, typer.Option(help="Album, for tags.")] = None,
+    artist: Artist = None,
+    album: Album = None,
     track: Annotated[Text, typer.Option(help="Track number such as 3 or 3/12, for tags.")] = None,
-    checkpoint: Annotated[
-        Text,
-        typer.Option(
-            help="Folder, demo, or REPO[@REV] in the hub's cache. [default: MUSIC3_CHECKPOINT, then the hub's cache]"
-        ),
-    ] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
-    acoustic_device: Annotated[
-        str,
-        typer.Option(help="Of the acoustic stage: same (the talker's), auto (every other GPU), or a list like cuda:1."),
-    ] = "same",
-    placement: Annotated[
-        str, typer.Option(help="auto, resident (both stages stay loaded) or swap (by turns, in less memory).")
-    ] = "auto",
-    memory_limit: Annotated[
-        float | None, typer.Option(help="GiB of each device that may be used. [default: what is free]")
-    ] = None,
-    talker_weights: Annotated[
-        Text,
-        typer.Option(
-            help="full, or int8: half the talker's memory, another song. [default: full where the device can]"
-        ),
-    ] = None,
-    no_cuda_graph: Annotated[bool, typer.Option("--no-cuda-graph", help="Run the talker's step eagerly.")] = False,
-    precision: Annotated[Text, typer.Option(help="Acoustic stage: fp32, tf32 or fp16. [default: tf32]")] = None,
-    talker_dtype: Annotated[Text, typer.Option(help="bf16 or fp32. [default: bf16 on a GPU, fp32 on a CPU]")] = None,
-    seed_scheme: Annotated[
-        Text, typer.Option(help="Random numbers as the official server (server) or as diffusers. [default: server]")
-    ] = None,
+    checkpoint: Checkpoint = None,
+    device: Device = "auto",
+    acoustic_device: AcousticDevice = "same",
+    placement: Placement = "auto",
+    memory_limit: MemoryLimit = None,
+    talker_weights: TalkerWeights = None,
+    no_cuda_graph: NoCudaGraph = False,
+    precision: Precision = None,
+    talker_dtype: TalkerDtype = None,
+    seed_scheme: SeedScheme = None,
     format: Annotated[
         Text, typer.Option(help="wav, flac, mp3, ogg (Vorbis) or opus. [default: from the ending of -o, else wav]")
     ] = None,
-    bit_depth: Annotated[Text, typer.Option(help="16, 24 or float (wav only). [default: 16]")] = None,
-    quality: Annotated[Text, typer.Option(help="Of mp3, ogg and opus, 0 to 10 (best). [default: 8]")] = None,
-    sample_rate: Annotated[
-        Text, typer.Option(help="44100 or 32000 (as the official server delivers). [default: 44100; opus: 48000]")
-    ] = None,
-    normalize: Annotated[
-        Text,
-        typer.Option(help="peak[=-1] (dBTP) or loudness[=-14] (LUFS), true peak under -1 dBTP. [default: none]"),
-    ] = None,
+    bit_depth: BitDepth = None,
+    quality: Quality = None,
+    sample_rate: SampleRate = None,
+    normalize: Normalize = None,
     dither: Annotated[
         bool | None,
         typer.Option("--dither/--no-dither", help="Dither when rounding to 16 or 24 bits. [default: dither]"),
@@ -124,10 +120,10 @@ def render(
     show_settings: Annotated[
         bool, typer.Option("--show-settings", help="Show every setting with its source and exit.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON lines on stdout; see docs/cli.md.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only warnings and errors.")] = False,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Tracebacks with errors.")] = False,
-    no_progress: Annotated[bool, typer.Option("--no-progress", help="No bars and no heartbeat lines.")] = False,
+    as_json: JsonLines = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+    no_progress: NoProgress = False,
 ) -> None:
     """Render songs from lyrics files.
 

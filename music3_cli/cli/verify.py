@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from music3_cli.cli import console
+from music3_cli.cli.options import JsonDocument, NoProgress, Verbose
 
 if TYPE_CHECKING:
     from music3_cli.checkpoint.verify import Report
@@ -25,10 +26,10 @@ def verify(
     deep: Annotated[
         bool, typer.Option("--deep", help="Every value too: finite, weight-norm scales, statistics a component.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="A JSON document instead of text.")] = False,
+    as_json: JsonDocument = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only findings.")] = False,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Tracebacks with errors.")] = False,
-    no_progress: Annotated[bool, typer.Option("--no-progress", help="No bar and no heartbeat lines.")] = False,
+    verbose: Verbose = False,
+    no_progress: NoProgress = False,
 ) -> None:
     """Check a checkpoint: all files there, every byte as published, everything fitting together.
 
