@@ -1,11 +1,14 @@
-"""The demo checkpoint's stages and diffusers' pipeline on the same folder, loaded once."""
+"""Loaded or rendered once: the demo checkpoint's stages, diffusers' pipeline on the same folder, a small batch."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
 
+from music3_cli.cli.main import main
+from tests.support.batch_runs import FLAGS, MANIFEST, contents
 from tests.support.stages import Stages, load_stages
 
 
@@ -24,3 +27,24 @@ def oracle(demo_root: Path):
     pipeline.load_components(pretrained_model_name_or_path=str(demo_root), dtype=torch.float32)
     pipeline.set_progress_bar_config(disable=True)
     return pipeline
+
+
+@pytest.fixture
+def manifest() -> Path:
+    path = Path("m.yaml")
+    path.write_text(MANIFEST)
+    return path
+
+
+@pytest.fixture(scope="session")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """What the manifest gives in one run, file by file."""
+    folder = tmp_path_factory.mktemp("plain")
+    (folder / "m.yaml").write_text(MANIFEST)
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(SystemExit) as ended:
+        patch.chdir(folder)
+        patch.setenv("MUSIC3_PRESETS", str(folder / "no-presets"))
+        patch.setattr(sys, "argv", ["music3", "batch", "m.yaml", *FLAGS, "-o", "out", "-q"])
+        main()
+    assert ended.value.code == 0
+    return contents(folder / "out")

@@ -1,0 +1,109 @@
+"""A batch survives: kills, signals, lost workers, a second run on its folder."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import random
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT, Music3
+from tests.support.batch_runs import (
+    FLAGS,
+    contents,
+    is_alive,
+    kill_batch,
+    record,
+    start,
+    statuses,
+    wait_for,
+)
+
+
+def test_kills_reruns_and_the_same_bytes(manifest: Path, plain: dict[str, str]) -> None:
+    """The short form of benchmarks/kill_batch.py."""
+    command = [sys.executable, "-m", "music3_cli", "batch", "m.yaml", *FLAGS]
+    os.environ.setdefault("PYTHONPATH", str(ROOT))
+    expected = {**plain, ".music3.lock": kill_batch.file_sha256(ROOT / "tests" / "__init__.py")}
+    tally = kill_batch.run_round(command, Path("out"), expected, 3, random.Random(5))
+    assert tally.kills >= 1
+
+
+def test_a_second_run_is_refused_and_a_killed_one_leaves_no_lock(
+    music3: Music3, manifest: Path, plain: dict[str, str]
+) -> None:
+    """Its workers, which would have gone on for long, end with it."""
+    with start("m.yaml", *FLAGS[:2], "--steps", "1000", "-o", "out", "--devices", "cpu,cpu") as first:
+        workers = [wait_for(first, "worker_ready")["pid"] for _ in range(2)]
+        wait_for(first, "acoustic_progress")
+        second = music3("batch", manifest, *FLAGS, "-o", "out")
+        assert second.code == 8 and f"process {first.pid} on " in second.err and "since 20" in second.err
+        assert music3("batch", manifest, *FLAGS, "-o", "out", "--shard", "0/2").code == 8
+        assert list(Path("out").glob(".music3-*.wav"))
+        first.kill()
+    deadline = time.monotonic() + 20
+    while any(is_alive(worker) for worker in workers) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not any(is_alive(worker) for worker in workers)
+    assert music3("batch", manifest, *FLAGS, "-o", "out").code == 0
+    assert contents(Path("out")) == plain
+
+
+@pytest.mark.parametrize("mode", ["finish", "drop"])
+def test_the_first_signal_is_graceful(music3: Music3, manifest: Path, mode: str) -> None:
+    flags = ("--checkpoint", "demo", "--steps", "60", "--on-interrupt", mode, "-o", "out")
+    with start("m.yaml", *flags) as process:
+        song = wait_for(process, "acoustic_started")["song"]
+        process.send_signal(signal.SIGTERM)
+        out, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    last = json.loads(out.splitlines()[-1])
+    assert (last["event"], last["exit_code"], last["rendered"]) == ("run_finished", 130, int(mode == "finish"))
+    assert statuses()[song] == ("rendered" if mode == "finish" else "not_started")
+    assert list(statuses().values()).count("not_started") == 4 - last["rendered"]
+    assert not list(Path("out").glob(".music3-*")) and not record()["finished"]
+    assert json.loads(out.splitlines()[-2]) == {"event": "page_written", "path": "out/index.html"}
+    assert Path("out/index.html").read_text().count('"status":"finished"') == last["rendered"]
+
+
+def test_the_second_signal_ends_at_once(manifest: Path) -> None:
+    with start("m.yaml", "--checkpoint", "demo", "--steps", "1000", "-o", "out") as process:
+        wait_for(process, "acoustic_started")
+        for _ in range(2):
+            process.send_signal(signal.SIGINT)
+            time.sleep(0.2)
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 130 and "Traceback" not in err
+    assert not list(Path("out").glob(".music3-*")) and set(statuses().values()) == {"not_started"}
+    assert Path("out/index.html").exists()
+
+
+def test_a_killed_worker_s_songs_go_to_others(manifest: Path, plain: dict[str, str]) -> None:
+    with start("m.yaml", *FLAGS, "-o", "out", "--devices", "cpu,cpu") as process:
+        worker = wait_for(process, "worker_ready")
+        wait_for(process, "talker_started")
+        os.kill(worker["pid"], signal.SIGKILL)
+        out, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err + out
+    events = [json.loads(line) for line in out.splitlines()]
+    lost = [event for event in events if event["event"] == "worker_lost"]
+    assert [event["message"] for event in lost] == ["killed by SIGKILL"]
+    assert contents(Path("out")) == plain
+
+
+@pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="ray is not installed")
+def test_ray_with_a_killed_worker(manifest: Path, plain: dict[str, str]) -> None:
+    with start("m.yaml", *FLAGS, "-o", "out", "--executor", "ray", "--devices", "cpu,cpu") as process:
+        worker = wait_for(process, "worker_ready")
+        wait_for(process, "talker_started")
+        os.kill(worker["pid"], signal.SIGKILL)
+        out, err = process.communicate(timeout=180)
+    assert process.returncode == 0, err + out
+    assert any(json.loads(line)["event"] == "worker_lost" for line in out.splitlines())
+    assert contents(Path("out")) == plain
