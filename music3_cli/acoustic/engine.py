@@ -111,6 +111,7 @@ class AcousticEngine:
         self.device = transformer.latents_in.device
         if only_tf32 and precision_on("tf32", self.device).dtypes.tf32_matrices:
             transformer.round_matrices()
+            torch.cuda.synchronize(self.device)  # whoever solves windows may have a stream of its own
         self.graphs = VelocityGraphs(cuda_graph and self.device.type == "cuda")
 
     @property

@@ -15,7 +15,7 @@ from music3_cli.checkpoint import pickled
 from music3_cli.checkpoint.layout import COMPONENTS
 from music3_cli.checkpoint.native import FLOW_FILE, TALKER_FOLDER, VOCODER_FILE, source_of
 from tests.conftest import EXAMPLES, Music3
-from tests.support.corruptions import linked_copy
+from tests.support.damage import linked_copy
 from tests.support.native import write_native
 from tests.support.released_layout import released_shapes
 
@@ -69,7 +69,7 @@ def test_files_are_mapped_anew_on_the_way(
 
 
 def test_different_missing_and_extra_are_told(demo_root: Path, native: Path, music3: Music3, tmp_path: Path) -> None:
-    from tests.support.corruptions import CONDITION, flip
+    from tests.support.damage import CONDITION, flip
 
     other = linked_copy(demo_root, tmp_path / "other")
     flip(CONDITION, -4)(other)

@@ -27,7 +27,7 @@ from music3_cli.checkpoint.verify import DEFAULT, verify
 from music3_cli.checkpoint.workers import finish
 from music3_cli.errors import Music3Error
 from tests.conftest import ROOT, Ran
-from tests.support.corruptions import linked_copy
+from tests.support.damage import linked_copy
 from tests.support.hub_server import COMMIT, REPOSITORY, TOKEN, UNWANTED, Fault, Hub, serve
 
 T = TypeVar("T")

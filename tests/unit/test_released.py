@@ -89,7 +89,7 @@ def test_quick_passes_and_size_is_not_all(hollow: Path, music3: Music3) -> None:
 def test_inspect_a_damaged_folder_shows_what_is_there(
     hollow: Path, music3: Music3, demo_root: Path, tmp_path: Path
 ) -> None:
-    from tests.support.corruptions import VOCODER, cut, linked_copy
+    from tests.support.damage import VOCODER, cut, linked_copy
 
     root = linked_copy(demo_root, tmp_path / "damaged")
     cut(VOCODER, 1000)(root)

@@ -13,7 +13,8 @@ from music3_cli.checkpoint.verify import DEFAULT, QUICK, verify
 from music3_cli.checkpoint.workers import finish
 from music3_cli.errors import CheckpointError, ManyErrors
 from tests.conftest import ROOT, Music3
-from tests.support.corruptions import CORRUPTIONS, DEEP, Corruption, D, Q, flip, linked_copy, swap
+from tests.support.corruptions import CORRUPTIONS, DEEP, Corruption, D, Q
+from tests.support.damage import flip, linked_copy, swap
 
 DEPTHS = (Q, D, DEEP)
 NAMES = {Q: QUICK, D: DEFAULT, DEEP: "deep"}
@@ -113,7 +114,7 @@ def test_unreadable_files_are_told(copy: Path, music3: Music3) -> None:
 
 
 def test_names_cannot_talk_to_the_terminal(copy: Path, music3: Music3) -> None:
-    from tests.support.corruptions import DEPTH, edit_header
+    from tests.support.damage import DEPTH, edit_header
 
     def rename(entries: dict[str, object]) -> None:
         entries["\x1b[31mred"] = entries.pop("projection.weight")
@@ -127,7 +128,7 @@ def test_names_cannot_talk_to_the_terminal(copy: Path, music3: Music3) -> None:
 
 def test_nothing_outside_is_read(copy: Path, music3: Music3, monkeypatch: pytest.MonkeyPatch) -> None:
     """An index that points out of the folder: the file behind it is never opened."""
-    from tests.support.corruptions import LM_INDEX, edit_map
+    from tests.support.damage import LM_INDEX, edit_map
 
     secret = copy.parent / "secret.safetensors"
     secret.write_bytes(b"secret")
