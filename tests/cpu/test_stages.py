@@ -31,8 +31,7 @@ SECONDS = (8.4, 8.2, 0.8, 0.4)
 """Two windows, two, and two songs of one."""
 
 
-@pytest.fixture
-def jobs(demo_root: Path) -> list[RenderJob]:
+def make_jobs(demo_root: Path) -> list[RenderJob]:
     """Songs of several lengths; the file of each is named after its place."""
     planned = []
     for place, seconds in enumerate(SECONDS):
@@ -43,6 +42,19 @@ def jobs(demo_root: Path) -> list[RenderJob]:
         plan = make_plan(songs, open_checkpoint(demo_root), lambda: "fp32", f"s{place}.wav", "overwrite")
         planned.append(RenderJob(plan.songs[0].request, plan.songs[0].path, Tags()))
     return planned
+
+
+@pytest.fixture
+def jobs(demo_root: Path) -> list[RenderJob]:
+    return make_jobs(demo_root)
+
+
+@pytest.fixture(scope="module")
+def expected(demo_root: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """The songs' bytes, rendered in one thread."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path_factory.mktemp("expected"))
+        return contents(pipeline_of(demo_root, overlap=False), make_jobs(demo_root))
 
 
 def limits(jobs: list[RenderJob]) -> RunLimits:
@@ -66,25 +78,28 @@ def contents(pipeline: Pipeline, jobs: list[RenderJob], events: list[Event] | No
     return found
 
 
-def test_the_same_bytes_however_the_work_is_shared(demo_root: Path, jobs: list[RenderJob]) -> None:
+def test_the_same_bytes_however_the_work_is_shared(
+    demo_root: Path, jobs: list[RenderJob], expected: dict[str, bytes]
+) -> None:
     before = set(threading.enumerate())
-    in_line = contents(pipeline_of(demo_root, overlap=False), jobs)
-    assert sorted(in_line) == ["s0", "s1", "s2", "s3"]
-    assert in_line == contents(pipeline_of(demo_root, overlap=True), jobs)
-    assert in_line == contents(pipeline_of(demo_root, overlap=True, acoustic_devices=(CPU, CPU)), jobs[::-1])
-    assert in_line == contents(pipeline_of(demo_root, placement="swap"), jobs)
+    assert sorted(expected) == ["s0", "s1", "s2", "s3"]
+    assert expected == contents(pipeline_of(demo_root, overlap=True), jobs)
+    assert expected == contents(pipeline_of(demo_root, overlap=True, acoustic_devices=(CPU, CPU)), jobs[::-1])
+    assert expected == contents(pipeline_of(demo_root, placement="swap"), jobs)
     assert not set(threading.enumerate()) - before
     assert not list(Path().glob(".music3-*"))
 
 
 @pytest.mark.parametrize("kept", ["host", "disk"])
-def test_weights_that_come_and_go_give_the_same_bytes(demo_root: Path, jobs: list[RenderJob], kept: str) -> None:
+def test_weights_that_come_and_go_give_the_same_bytes(
+    demo_root: Path, jobs: list[RenderJob], expected: dict[str, bytes], kept: str
+) -> None:
     swapped = pipeline_of(demo_root, placement="swap")
     decide = swapped.decide
     swapped.decide = lambda limits: replace(decide(limits), group=2, weights_kept=kept)  # type: ignore[method-assign]
     few = jobs[1:]
     events: list[Event] = []
-    assert contents(swapped, few, events) == contents(pipeline_of(demo_root), few)
+    assert contents(swapped, few, events) == {song: expected[song] for song in ("s1", "s2", "s3")}
     order = [event.song for event in events if isinstance(event, TalkerFinished | AcousticStarted)]
     assert order == ["s1", "s2", "s1", "s2", "s3", "s3"]  # a group's talker, then its acoustic stage
 
@@ -131,9 +146,12 @@ def test_closing_drops_what_runs_and_removes_its_file(demo_root: Path, jobs: lis
 
 @pytest.mark.parametrize("overlap", [False, True])
 def test_a_song_that_fails_leaves_its_slot_and_the_others_alone(
-    demo_root: Path, jobs: list[RenderJob], overlap: bool, monkeypatch: pytest.MonkeyPatch
+    demo_root: Path,
+    jobs: list[RenderJob],
+    expected: dict[str, bytes],
+    overlap: bool,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    alone = contents(pipeline_of(demo_root), jobs[1:])
     whole = AcousticEngine.run_windows
 
     def failing(self: AcousticEngine, pieces: Iterator, *args: object, **more: object) -> Iterator:
@@ -149,7 +167,7 @@ def test_a_song_that_fails_leaves_its_slot_and_the_others_alone(
     first = pipeline._randomness(jobs[0].request).talker_seed  # type: ignore[attr-defined]
     monkeypatch.setattr(AcousticEngine, "run_windows", failing)
     events: list[Event] = []
-    assert contents(pipeline, jobs, events) == alone
+    assert contents(pipeline, jobs, events) == {song: expected[song] for song in ("s1", "s2", "s3")}
     assert [event.message for event in events if isinstance(event, SongFailed)] == ["no space left"]
     if not overlap:  # it failed at its first window, and the talker did not go on to its end
         assert "s0" not in [event.song for event in events if isinstance(event, TalkerFinished)]
@@ -235,10 +253,13 @@ def out_of_memory(times: int) -> Callable[[Callable], Callable]:
 
 @pytest.mark.parametrize("overlap", [False, True])
 def test_out_of_memory_steps_down_and_loses_nothing(
-    demo_root: Path, jobs: list[RenderJob], overlap: bool, monkeypatch: pytest.MonkeyPatch
+    demo_root: Path,
+    jobs: list[RenderJob],
+    expected: dict[str, bytes],
+    overlap: bool,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     jobs = jobs[:3]
-    expected = contents(pipeline_of(demo_root), jobs)
     real = AcousticEngine.decode
     calls = [0]
 
@@ -250,7 +271,7 @@ def test_out_of_memory_steps_down_and_loses_nothing(
 
     monkeypatch.setattr(AcousticEngine, "decode", failing)
     pipeline, events = pipeline_of(demo_root, overlap=overlap), list[Event]()
-    assert contents(pipeline, jobs, events) == expected
+    assert contents(pipeline, jobs, events) == {song: expected[song] for song in ("s0", "s1", "s2")}
     rendered = [event.job.request.id for event in events if isinstance(event, SongRendered)]
     assert sorted(rendered) == ["s0", "s1", "s2"]  # s0 was finished and was not made again
     (warning,) = [event.message for event in events if isinstance(event, Warned)]
