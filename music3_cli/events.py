@@ -104,8 +104,8 @@ class AcousticStarted(Event):
 
 @dataclass(frozen=True)
 class AcousticProgress(Event):
-    """`step` of `steps` Euler steps of window `window` (counted from 0) are done. While the talker still runs,
-    `windows` is the most there may be.
+    """`step` of `steps` Euler steps of window `window` (counted from 0) are done, or given to a GPU. While the talker
+    still runs, `windows` is the most there may be.
     """
 
     song: str

@@ -31,7 +31,7 @@ from music3_cli.randomness import SongRandomness
 
 @dataclass(frozen=True)
 class Solved:
-    """`steps` Euler steps of a window are done."""
+    """`steps` Euler steps of a window are done, or given to a GPU, which may be up to a window behind."""
 
     window: Window
     steps: int
