@@ -50,7 +50,8 @@ EVENTS = """
 
 With `--json`, stdout is one JSON object a line. `event` names the record; records and fields are only ever added.
 The first record of a render is `plan`, the last one `run_finished`; an error that stops the run is a record `error`
-with `message`, `hint` and `exit_code`. Progress records come at most once a second.
+with `message`, `hint` and `exit_code`. Progress records come at most once a second. Windows are counted from 0
+(`window` of `windows`), steps and frames are numbers done.
 
 | event | fields |
 |---|---|
@@ -73,10 +74,12 @@ def command_section(name: str, command: Any) -> str:
         if parameter.name == "help":
             continue
         option = parameter.opts[0].startswith("-")
-        spelled = ", ".join(f"`{text}`" for text in parameter.opts) if option else f"`{parameter.name.upper()}`"
+        names = [*parameter.opts, *parameter.secondary_opts]
+        spelled = ", ".join(f"`{text}`" for text in names) if option else f"`{parameter.name.upper()}`"
         meaning = getattr(parameter, "help", None) or ""
         default = parameter.default
-        if isinstance(default, str) and default and "[default" not in meaning:
+        given = default not in (None, "") and not isinstance(default, bool)
+        if given and isinstance(default, str | int | float) and "[default" not in meaning:
             meaning += f" [default: {default}]"
         lines.append(f"| {spelled} | {meaning.replace('|', chr(92) + '|')} |")
     return "\n".join(lines) + "\n"
@@ -88,7 +91,9 @@ def event_rows() -> str:
         if kind.__module__ == events.__name__:
             fields = ", ".join(f"`{name}`" for name in kind.__dataclass_fields__)
             rows.append(f"| `{kind.json_name()}` | {fields} |")
-    return "\n".join(rows) + "\n"
+    rows.append("| `plan` | what will be done: `songs` with their settings, files and reasons; the device |")
+    rows.append("| `error` | `message`, `hint`, `exit_code` |")
+    return "\n".join(sorted(rows)) + "\n"
 
 
 def page() -> str:

@@ -213,9 +213,9 @@ def _run(plan: BatchPlan, how: How, stop: Stop, *, as_json: bool, quiet: bool, n
 
     code, page = 0, None
     with (
+        console.guarded_stdout(),  # before live bars, which take stdout for themselves
         make_view(as_json=as_json, quiet=quiet, no_progress=no_progress, lines=BatchLines, live=BatchBars) as view,
         _graceful(stop),
-        console.guarded_stdout(),
         closing(run_batch(plan, how, stop)) as events,
     ):
         for event in events:

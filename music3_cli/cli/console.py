@@ -41,8 +41,18 @@ def guarded_stdout() -> Iterator[None]:
 
 
 def data(text: str) -> None:
-    """One line of data to stdout."""
-    print(text, file=_stdout, flush=True)
+    """One line of data to stdout. While stdout is guarded, work goes on when its reader has gone.
+
+    Raises:
+        BrokenPipeError: nobody reads stdout, and it is not guarded.
+    """
+    try:
+        print(text, file=_stdout, flush=True)
+    except BrokenPipeError:
+        if _stdout is None:
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), _stdout.fileno())
+        talk("nobody reads stdout any more; going on without it")
 
 
 def record(content: Mapping[str, object]) -> None:
@@ -66,8 +76,8 @@ def tell(text: str) -> None:
 
 
 def on_terminal() -> bool:
-    """Whether stdout is read by a person."""
-    return sys.stdout.isatty()
+    """Whether stdout, guarded or not, is read by a person."""
+    return (_stdout or sys.stdout).isatty()
 
 
 def width() -> int:

@@ -101,10 +101,10 @@ def _lines(measured: SongFile, sidecar: Mapping[str, Any] | None) -> list[str]:
         if gain := sidecar.get("levels", {}).get("gain_db"):
             lines.append(f"  gain {gain:+.2f} dB ({sidecar.get('settings', {}).get('normalize')})")
         if command := sidecar.get("repeat"):
-            lines.append(f"  to repeat it: {_shorten(command)}")
+            lines.append(f"  to repeat it: {_shorten(command) if console.on_terminal() else command}")
     return lines
 
 
 def _shorten(command: str) -> str:
-    """A caption can be a page long; `--json` has all of it."""
+    """A caption can be a page long; a pipe and `--json` have all of it."""
     return command if len(command) <= 240 else f"{command[:100]} … {command[-100:]}"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
+from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
@@ -68,6 +70,9 @@ def main() -> NoReturn:
     """Run the program; never returns. Exit codes: DESIGN "Command line", docs/cli.md."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _interrupt)
+    # A stream that the shell closed is None. What stands in for it lasts as long as the process.
+    sys.stdout = sys.stdout or Path(os.devnull).open("w")  # noqa: SIM115
+    sys.stderr = sys.stderr or Path(os.devnull).open("w")  # noqa: SIM115
     try:
         app()
         code = 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
@@ -100,7 +99,7 @@ class JsonView(View):
         self._due = Throttle(JSON_PROGRESS_SECONDS)
 
     def take(self, event: Event) -> None:
-        if isinstance(event, TalkerProgress | AcousticProgress) and not self._due():
+        if isinstance(event, LoadProgress | TalkerProgress | AcousticProgress) and not self._due():
             return
         console.record(event.to_json())
 
@@ -163,7 +162,7 @@ class LiveView(View):
 
     def _say(self, event: Event, lines: Iterable[str]) -> None:
         """The lines that stay; where stdout is no terminal, finished files go there."""
-        if isinstance(event, SongFinished | SongKept) and not sys.stdout.isatty():
+        if isinstance(event, SongFinished | SongKept) and not console.on_terminal():
             console.data(event.path)  # on a terminal a line says it
         for line in lines:
             self._progress.console.print(line, markup=False)

@@ -201,7 +201,7 @@ def render(
     from music3_cli.jobs.run import run_plan
 
     code = 0
-    with make_view(as_json=as_json, quiet=quiet, no_progress=no_progress) as view:
+    with console.guarded_stdout(), make_view(as_json=as_json, quiet=quiet, no_progress=no_progress) as view:
         for event in run_plan(plan, on):
             view.take(event)
             if isinstance(event, RunFinished):

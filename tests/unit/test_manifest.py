@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from music3_cli.song.manifest.entries import Manifest, read_entries
+from music3_cli.song.manifest.fields import DefaultFields
+from music3_cli.song.settings import SETTINGS
 from music3_cli.song.text import SourceText
 from tests.conftest import EXAMPLES, ROOT, Music3
 
@@ -202,3 +204,8 @@ def test_the_example_follows_the_published_schema() -> None:
     album["songs"][0]["titel"] = "x"
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate(album, schema)
+
+
+def test_every_setting_of_a_song_is_a_field() -> None:
+    """But the talker's weights, which are one for a whole run."""
+    assert set(SETTINGS) - {"talker_weights"} <= set(DefaultFields.model_fields)

@@ -135,6 +135,12 @@ class DefaultFields(_Fields):
     steps: Annotated[Any, _setting("steps"), WithJsonSchema({"type": "integer"})] = Field(
         None, description="Euler steps a window."
     )
+    shift: Annotated[Any, _setting("shift"), WithJsonSchema({"type": "number"})] = Field(
+        None, description="Of the steps' times: above 1 the first steps are smaller."
+    )
+    fast: Annotated[Any, _setting("fast"), WithJsonSchema({**_SWITCH})] = Field(
+        None, description="16 steps, shift 2 and fp16, where the same place does not say otherwise."
+    )
     guidance: Annotated[Any, _setting("guidance"), WithJsonSchema({"type": "number"})] = Field(
         None, description="Guidance of the acoustic stage."
     )
