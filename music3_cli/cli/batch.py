@@ -93,7 +93,10 @@ def batch(
         int, typer.Option(min=0, help="Tries again after faults of the machine (a worker killed, a full disk).")
     ] = 1,
     on_interrupt: Annotated[
-        str, typer.Option(help="What the first Ctrl-C or SIGTERM does to songs that run: finish or drop.")
+        str,
+        typer.Option(
+            help="What the first Ctrl-C or SIGTERM does to songs that run: finish or drop. The code is 130 either way."
+        ),
     ] = "finish",
     checkpoint: Checkpoint = None,
     device: Annotated[Text, typer.Option(help="auto, cpu, cuda or cuda:N. [default: auto]")] = None,

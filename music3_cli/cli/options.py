@@ -35,7 +35,9 @@ SeedScheme = Annotated[
     Text, typer.Option(help="Random numbers as the official server (server) or as diffusers. [default: server]")
 ]
 Steps = Annotated[Text, typer.Option(help="Euler steps a window. [default: 30]")]
-Shift = Annotated[Text, typer.Option(help="Of the steps' times: above 1 the first steps are smaller. [default: 1]")]
+Shift = Annotated[
+    Text, typer.Option(help="Shift of the step times: above 1 makes the first steps smaller. [default: 1]")
+]
 Fast = Annotated[
     bool | None,
     typer.Option("--fast/--no-fast", help="16 steps, shift 2, fp16, where not given; see docs/numerics.md."),
