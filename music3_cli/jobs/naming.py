@@ -51,6 +51,10 @@ def output_template(output: str | None, songs: int, takes: int) -> str:
     name = "{id}-take{take}.{ext}" if takes > 1 else "{id}.{ext}"
     if output is None:
         return name
+    if output == "-":
+        raise UsageError(
+            "--output -: songs are files and do not go to stdout", hint="Name a file, a folder or a template."
+        )
     path = Path(output)
     if "{" in output:
         check_template(output)

@@ -58,7 +58,8 @@ def test_templates(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("output", "songs"), [("x.wav", 2), ("x.aiff", 1), ("{nope}.wav", 1), ("{id", 1), ("{0}.wav", 1), ("{id!r}.aac", 1)]
+    ("output", "songs"),
+    [("-", 1), ("x.wav", 2), ("x.aiff", 1), ("{nope}.wav", 1), ("{id", 1), ("{0}.wav", 1), ("{id!r}.aac", 1)],
 )
 def test_wrong_outputs(output: str, songs: int) -> None:
     with pytest.raises(UsageError, match="--output"):

@@ -112,7 +112,8 @@ def output_place(output: str | None, manifest: ManifestSongs) -> tuple[Path, str
     parts = PurePath(output).parts
     first = next((index for index, part in enumerate(parts) if "{" in part), None)
     if first is None:
-        if Path(output).suffix.lower() in (".wav", ".flac", ".mp3", ".ogg", ".opus") or Path(output).is_file():
+        no_folder = output == "-" or Path(output).suffix.lower() in (".wav", ".flac", ".mp3", ".ogg", ".opus")
+        if no_folder or Path(output).is_file():
             raise UsageError(f"--output {output}: a folder was expected, or a template such as {{index}}-{{title}}.wav")
         return Path(output), manifest.output
     template = str(PurePath(*parts[first:]))
