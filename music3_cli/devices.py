@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
 
 import torch
 
@@ -105,6 +107,21 @@ def on_device(device: torch.device, own_stream: bool = False, priority: int = 0)
         torch.cuda.device(device),
         torch.cuda.stream(torch.cuda.Stream(device, priority)) if own_stream else nullcontext(),
     ):
+        yield
+
+
+_CAPTURES = threading.Lock()
+
+
+@contextmanager
+def capturing(graph: torch.cuda.CUDAGraph, stream: torch.cuda.Stream, pool: Any = None) -> Iterator[None]:
+    """Inside, what this thread launches goes into `graph`. Other threads may use the device meanwhile, on streams of
+    their own; captures wait for each other, because each begins by waiting for the whole device, which must not capture.
+
+    Args:
+        stream: of the graph's device; torch's own stream for captures is one for all threads and devices.
+    """
+    with _CAPTURES, torch.cuda.graph(graph, pool=pool, stream=stream, capture_error_mode="thread_local"):
         yield
 
 

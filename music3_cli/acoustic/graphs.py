@@ -6,6 +6,8 @@ from collections.abc import Callable, Hashable
 
 import torch
 
+from music3_cli.devices import capturing
+
 Velocity = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
 """From latents [L, C], time token [C] and the conditions' bases [2, L, inner] to the velocity [L, C]."""
 
@@ -28,9 +30,7 @@ class VelocityGraph:
             compute(*self._inputs)
         torch.cuda.current_stream().wait_stream(stream)
         self._graph = torch.cuda.CUDAGraph()
-        # Other threads may use the device meanwhile, and capture too: torch's own stream for captures is one for all
-        # threads and devices.
-        with torch.cuda.graph(self._graph, stream=stream, capture_error_mode="thread_local"):
+        with capturing(self._graph, stream):
             self._velocity = compute(*self._inputs)
 
     def __call__(self, *inputs: torch.Tensor) -> torch.Tensor:

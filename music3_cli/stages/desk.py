@@ -116,7 +116,11 @@ class Desk:
     def _advance(self, place: int, sounding: Sounding, engine: AcousticEngine) -> Iterator[Event]:
         """Solve a window, and write the one before while the device is at work."""
         with on_device(self.devices[place]):
-            yield from self._leaving(place, sounding, sounding.solve(engine, partial(self._write, place)))
+            try:
+                yield from self._leaving(place, sounding, sounding.solve(engine, partial(self._write, place)))
+            except Exception:
+                yield from self._write(place)  # the window before is solved, maybe a song's last
+                raise
             yield from self._write(place)  # a song that failed at once left no time for it
         if sounding.unwritten:
             self._unwritten[place] = sounding

@@ -146,7 +146,7 @@ class Sounding:
         return SongFailed(self.song.id, error.message, error.hint, isinstance(error, OutputError))
 
     def _solve(self, engine: AcousticEngine, meanwhile: Callable[[], Iterator[Event]]) -> Iterator[Event]:
-        started = time.perf_counter()
+        started, beside = time.perf_counter(), 0.0
         song, request = self.song, self.job.request
         frames, whole = self._known
         windows, steps = count_windows(frames if whole else song.max_frames), request.steps
@@ -172,16 +172,19 @@ class Sounding:
                 case Solved():
                     yield AcousticProgress(song.id, part.window.index, windows, part.steps, steps)
                 case Launched():
+                    left = time.perf_counter()
                     yield from meanwhile()
+                    if engine.device.type == "cpu":  # which cannot solve and write at once
+                        beside = time.perf_counter() - left
                 case Redone():
                     self._redone[part.precision] += 1
                 case Sound():
                     self._sound = part
                     if (reason := engine.graphs.eager_because) and part.window.index == 0:
                         yield Warned(f"the acoustic stage runs without CUDA graphs, slower: {reason}")
-                    yield WindowFinished(song.id, part.window.index, time.perf_counter() - started)
+                    yield WindowFinished(song.id, part.window.index, time.perf_counter() - started - beside)
                     break
-        self._seconds += time.perf_counter() - started
+        self._seconds += time.perf_counter() - started - beside
 
     def _pieces(self, device: torch.device) -> Iterator[tuple[Window, torch.Tensor]]:
         """Windows and their frames' hiddens. Only asked for the next one while `ready`."""
@@ -207,10 +210,12 @@ class Sounding:
         return torch.cat(parts)
 
     def _write(self) -> Iterator[Event]:
+        started = time.perf_counter()
         sound, self._sound = self._sound, None
         assert sound is not None and self._writer is not None
         samples_CS = sound.wait()
         self._writer.write(samples_CS.numpy())
+        self._seconds += time.perf_counter() - started
         self._samples += samples_CS.shape[1]
         self._seams.append(round(self._samples / self._rate, 4))
         frames, whole = self._known

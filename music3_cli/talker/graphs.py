@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import torch
 
-from music3_cli.devices import URGENT
+from music3_cli.devices import URGENT, capturing
 from music3_cli.talker.state import Slots
 
 BUCKETS = (1, 2, 4, 8, 16, 32)
@@ -40,9 +40,7 @@ class StepGraphs:
                     step(view)
             torch.cuda.current_stream().wait_stream(stream)
             graph = torch.cuda.CUDAGraph()
-            # Other threads may use the device meanwhile, and capture too: torch's own stream for captures is one for
-            # all threads and devices.
-            with torch.cuda.graph(graph, pool=pool, stream=stream, capture_error_mode="thread_local"):
+            with capturing(graph, stream, pool):
                 step(view)
             self._graphs[size] = graph
         slots.clear()

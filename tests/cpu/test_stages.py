@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -194,29 +195,35 @@ def order(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return done
 
 
-def all_at_once(demo_root: Path, job: RenderJob) -> Iterator[Event]:
-    """A song whose windows are all known before the first one is solved."""
-    pipeline = pipeline_of(demo_root, overlap=True)
-    for _ in pipeline.load(limits([job])):
-        pass
-    solve, told = Desk.serve, threading.Event()
+def behind_the_talker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The acoustic stage's threads begin when all windows are known."""
+    serve, done, told = Desk.serve, Desk.talker_is_done, threading.Event()
 
     def late(self: Desk, place: int, engine: AcousticEngine) -> Iterator[Event]:
         told.wait()
-        yield from solve(self, place, engine)
+        yield from serve(self, place, engine)
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Desk, "serve", late)
-        for event in pipeline.render(iter([job])):
-            if isinstance(event, TalkerFinished):
-                told.set()
-            yield event
+    def tell(self: Desk) -> None:
+        done(self)
+        told.set()
+
+    monkeypatch.setattr(Desk, "serve", late)
+    monkeypatch.setattr(Desk, "talker_is_done", tell)
+
+
+def all_at_once(demo_root: Path, job: RenderJob, monkeypatch: pytest.MonkeyPatch) -> list[Event]:
+    """The events of a song whose windows are all known before the first one is solved."""
+    behind_the_talker(monkeypatch)
+    pipeline, events = pipeline_of(demo_root, overlap=True), list[Event]()
+    contents(pipeline, [job], events)
+    return events
 
 
 def test_a_window_is_written_while_the_next_one_is_solved(
-    demo_root: Path, jobs: list[RenderJob], order: list[str]
+    demo_root: Path, jobs: list[RenderJob], order: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rendered = [event for event in all_at_once(demo_root, jobs[0]) if isinstance(event, SongRendered)]
+    events = all_at_once(demo_root, jobs[0], monkeypatch)
+    rendered = [event for event in events if isinstance(event, SongRendered)]
     assert order == ["launched 0", "solved 0", "launched 1", "written", "solved 1", "written"]
     assert rendered[0].audio.samples == song_samples(210, open_checkpoint(demo_root).architecture.condition)
 
@@ -228,7 +235,7 @@ def test_a_file_that_fails_while_its_next_window_is_solved_ends_the_song(
         raise OutputError("no space left")
 
     monkeypatch.setattr(AudioWriter, "write", full)
-    events = list(all_at_once(demo_root, jobs[0]))
+    events = all_at_once(demo_root, jobs[0], monkeypatch)
     assert [event.message for event in events if isinstance(event, SongFailed)] == ["no space left"]
     assert order == ["launched 0", "solved 0", "launched 1"]
     assert list(Path().iterdir()) == []
@@ -277,6 +284,52 @@ def test_out_of_memory_steps_down_and_loses_nothing(
     (warning,) = [event.message for event in events if isinstance(event, Warned)]
     assert "out of memory" in warning and "by turns" in warning and "s1" in warning and "s0" not in warning
     assert pipeline.placement.kind == "swap"
+
+
+@pytest.mark.parametrize("how", [{"overlap": True}, {"placement": "swap"}], ids=["threads", "swap"])
+def test_a_song_that_is_solved_outlives_the_next_one_s_lack_of_memory(
+    demo_root: Path,
+    jobs: list[RenderJob],
+    expected: dict[str, bytes],
+    how: dict[str, object],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Before anything of the next song is launched: there was no moment yet to write the last window."""
+    few = jobs[2:]
+    real, calls = AcousticEngine.problem, [0]
+
+    def failing(*args: object) -> object:
+        calls[0] += 1
+        if calls[0] == 2:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 1 GiB")
+        return real(*args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(AcousticEngine, "problem", failing)
+    behind_the_talker(monkeypatch)
+    pipeline, events = pipeline_of(demo_root, **how), list[Event]()
+    decide = pipeline.decide
+    pipeline.decide = lambda limits: replace(decide(limits), group=2 * ("placement" in how))  # type: ignore[method-assign]
+    assert contents(pipeline, few, events) == {song: expected[song] for song in ("s2", "s3")}
+    (warning,) = [event.message for event in events if isinstance(event, Warned)]
+    assert "started again: s3" in warning
+
+
+def test_a_song_s_seconds_are_its_own(demo_root: Path, jobs: list[RenderJob], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The writing of one song does not count for another that is solved meanwhile."""
+    write = AudioWriter.write
+
+    def slow(self: AudioWriter, samples: np.ndarray) -> None:
+        if "s2" in str(self.path):
+            time.sleep(1)
+        write(self, samples)
+
+    monkeypatch.setattr(AudioWriter, "write", slow)
+    pipeline, events = pipeline_of(demo_root, placement="swap"), list[Event]()
+    decide = pipeline.decide
+    pipeline.decide = lambda limits: replace(decide(limits), group=2)  # type: ignore[method-assign]
+    contents(pipeline, jobs[2:], events)
+    seconds = {event.job.request.id: event.acoustic_seconds for event in events if isinstance(event, SongRendered)}
+    assert seconds["s2"] > 1 > seconds["s3"]
 
 
 def test_out_of_memory_in_the_smallest_placement_is_the_end(
