@@ -116,7 +116,7 @@ _CAPTURES = threading.Lock()
 @contextmanager
 def capturing(graph: torch.cuda.CUDAGraph, stream: torch.cuda.Stream, pool: Any = None) -> Iterator[None]:
     """Inside, what this thread launches goes into `graph`. Other threads may use the device meanwhile, on streams of
-    their own; captures wait for each other, because each begins by waiting for the whole device, which must not capture.
+    their own; captures wait for each other: each begins by waiting for the whole device, which must not capture then.
 
     Args:
         stream: of the graph's device; torch's own stream for captures is one for all threads and devices.

@@ -165,14 +165,14 @@ def batch(
         "album": album,
         "artist": artist,
     }
-    chosen = Choices(on_exists, keep_codes, Shard.parse(shard) if shard else Shard(), only or (), limit)
+    chosen = Choices(on_exists, keep_codes, Shard.parse(shard) if shard is not None else Shard(), only or (), limit)
     plan = _plan(Path(manifest), flags, strict, checkpoint, output, chosen, how)
     from music3_cli.cli.batch_plans import show_batch_plan
     from music3_cli.errors import raise_all
 
     if dry_run:
         show_batch_plan(plan, ", ".join(how.devices), as_json)
-    if plan.errors and not skip_invalid:
+    if plan.clashes or (plan.errors and not skip_invalid):
         raise_all(plan.errors)
     if dry_run:
         if plan.errors:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path, PurePath
@@ -71,12 +72,7 @@ def read_manifest_songs(path: Path, flags: Mapping[str, object], strict: bool) -
     manifest = read_entries(source, ending)
     reader = _Reader(path, flags, strict)
     songs = [reader.read(entry) for entry in manifest.entries]
-    return ManifestSongs(path, manifest.title, manifest.output, tuple(_with_ids(songs)), manifest.faults)
-
-
-def _with_ids(songs: Sequence[Song | Unusable]) -> list[Song | Unusable]:
-    named = iter(with_unique_ids([song for song in songs if isinstance(song, Song)]))
-    return [next(named) if isinstance(song, Song) else song for song in songs]
+    return ManifestSongs(path, manifest.title, manifest.output, tuple(with_unique_ids(songs)), manifest.faults)
 
 
 class _Reader:
@@ -156,7 +152,10 @@ class _Reader:
         return Layer(values, where)
 
     def _beside(self, name: str) -> str:
-        return str(self._manifest.parent / Path(name.strip()).expanduser())
+        path = Path(name.strip())
+        with suppress(RuntimeError):  # ~somebody, whom the system does not know
+            path = path.expanduser()
+        return str(self._manifest.parent / path)
 
 
 def _seeds(value: object) -> tuple[int, ...]:

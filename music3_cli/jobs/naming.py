@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import unicodedata
 from collections.abc import Mapping
@@ -12,6 +13,8 @@ from music3_cli.song.delivery import ENDINGS
 from music3_cli.song.manifest.template import fields_of
 
 _MAX_NAME_BYTES = 180
+_MOST_PATH_BYTES = 215
+"""Of a file's name: file systems take 255, and an unfinished codes file beside a song has 40 more."""
 _FORBIDDEN = re.compile(r'[<>:"/\\|?*\x00-\x1f\x7f]+')
 _RESERVED = re.compile(r"(con|prn|aux|nul|com[0-9¹²³]|lpt[0-9¹²³])(\..*)?", re.IGNORECASE)
 
@@ -82,8 +85,18 @@ def fixed_ending(template: str) -> str | None:
 
 
 def fill_template(template: str, fields: Mapping[str, object]) -> Path:
-    """A template's path for one song. Fields are made safe first, so none of them can add a folder or climb out."""
-    return Path(template.format(**{name: safe_name(str(value)) for name, value in fields.items()}))
+    """A template's path for one song. Fields are made safe first, so none of them can add a folder or climb out.
+
+    Raises:
+        OutputError: the name is too long.
+    """
+    path = Path(template.format(**{name: safe_name(str(value)) for name, value in fields.items()}))
+    if (size := len(os.fsencode(path.name))) > _MOST_PATH_BYTES:
+        raise OutputError(
+            f"{path}: a name of {size} bytes; at most {_MOST_PATH_BYTES} were expected",
+            hint="Use fewer fields in the output template, or a shorter title or id.",
+        )
+    return path
 
 
 def numbered(path: Path) -> Path:

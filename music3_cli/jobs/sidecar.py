@@ -43,7 +43,10 @@ def read_sidecar(audio: Path) -> dict[str, Any] | None:
         content = json.loads(sidecar_path(audio).read_bytes())
     except (OSError, ValueError):
         return None
-    return content if isinstance(content, dict) else None
+    if not isinstance(content, dict):
+        return None
+    tables = ("song", "settings", "checkpoint", "result")
+    return content if all(isinstance(content.get(part, {}), dict) for part in tables) else None
 
 
 def is_done(audio: Path, key: str) -> bool:

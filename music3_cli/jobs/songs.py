@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from music3_cli.errors import InputError, Music3Error, UsageError, raise_all
 from music3_cli.jobs.naming import safe_name
@@ -190,7 +190,15 @@ def _without_weaker_captions(layers: Sequence[Layer]) -> list[Layer]:
     return kept
 
 
-def with_unique_ids(songs: Sequence[Song]) -> list[Song]:
+class _Named(Protocol):
+    @property
+    def id(self) -> str: ...
+
+
+N = TypeVar("N", bound=_Named)
+
+
+def with_unique_ids(songs: Sequence[N]) -> list[N]:
     """Equal ids are told apart by `-2`, `-3`, …, leaving out those that another song has."""
     taken = {song.id for song in songs}
     seen: Counter[str] = Counter()
@@ -201,6 +209,6 @@ def with_unique_ids(songs: Sequence[Song]) -> list[Song]:
             while f"{song.id}-{seen[song.id]}" in taken:
                 seen[song.id] += 1
             taken.add(f"{song.id}-{seen[song.id]}")
-            song = replace(song, id=f"{song.id}-{seen[song.id]}")
+            song = replace(song, id=f"{song.id}-{seen[song.id]}")  # type: ignore[type-var]
         unique.append(song)
     return unique

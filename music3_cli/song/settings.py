@@ -83,10 +83,10 @@ def parse_duration(value: object) -> int:
     if isinstance(value, bool):
         raise ValueError(expected)
     if isinstance(value, int | float):
-        seconds = float(value)
+        seconds = _wide(value)
     elif matched := _CLOCK.fullmatch(str(value).strip()):
         hours, minutes, secs = matched.groups()
-        seconds = int(hours or 0) * 3600 + int(minutes) * 60 + float(secs)
+        seconds = _wide(int(hours or 0)) * 3600 + _wide(int(minutes)) * 60 + float(secs)
     else:
         try:
             seconds = float(str(value).strip().removesuffix("s"))
@@ -97,12 +97,20 @@ def parse_duration(value: object) -> int:
     return seconds_to_frames(seconds)
 
 
+def _wide(value: float) -> float:
+    """As float; a whole number that is too large for one is infinite."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
+
+
 def _number(value: object, low: float, high: float, what: str) -> float:
     expected = f"a number from {low:g} to {high:g} was expected{what}"
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise ValueError(expected)
     try:
-        number = float(value)
+        number = float(value) if isinstance(value, str) else _wide(value)
     except ValueError:
         raise ValueError(expected) from None
     if not low <= number <= high:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
@@ -59,6 +59,8 @@ class BatchPlan:
     Attributes:
         songs: this shard's takes and unusable songs, in the manifest's order.
         chosen: ids of the takes to render now; all others wait (`--only`, `--limit`).
+        faults: what is wrong with the manifest and has no song in `songs`.
+        clashes: what no song can be left out for: one run cannot do it all.
         errors: everything that is wrong, of the whole manifest.
     """
 
@@ -69,6 +71,8 @@ class BatchPlan:
     songs: tuple[PlannedSong | Unusable, ...]
     chosen: frozenset[str]
     shard: Shard
+    faults: tuple[Music3Error, ...] = ()
+    clashes: tuple[Music3Error, ...] = ()
     errors: tuple[Music3Error, ...] = ()
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
@@ -109,6 +113,8 @@ def output_place(output: str | None, manifest: ManifestSongs) -> tuple[Path, str
     """
     if output is None:
         return Path(manifest.path.stem), manifest.output
+    if not output.strip():
+        raise UsageError("--output: it is empty; a folder was expected")
     parts = PurePath(output).parts
     first = next((index for index, part in enumerate(parts) if "{" in part), None)
     if first is None:
@@ -142,11 +148,21 @@ def make_batch_plan(
     planner = Planner(checkpoint, InputError)  # names are the manifest's
     dtype, weights = cache(default_dtype), cache(default_weights)
     songs: list[PlannedSong | Unusable] = []
+
+    def unusable(song: Song, id: str, error: Music3Error) -> None:
+        parts = error.errors if isinstance(error, ManyErrors) else (error,)
+        songs.append(Unusable(id, song.value("title"), song.value("artist"), tuple(parts)))
+
     for index, song in enumerate(manifest.songs, start=1):
         if isinstance(song, Unusable):
             songs.append(song)
             continue
         try:
+            if song.settings["seed"].value == "random" and song.takes > 1 and not choices.shard.is_whole:
+                raise InputError(
+                    f"{song.settings['seed'].source}: shards would each draw another random seed for its takes",
+                    hint="Write a number, or render without --shard.",
+                )
             usual = "{id}-take{take}.{ext}" if song.takes > 1 else "{id}.{ext}"
             path = str(folder).replace("{", "{{").replace("}", "}}") + "/" + (template or usual)
             takes = planner.takes(song, index, path, partial(_seed, template=path, index=index))
@@ -158,17 +174,20 @@ def make_batch_plan(
                 if request.talker_weights == "auto":
                     request = replace(request, talker_weights=weights())
                 keep_codes = choices.keep_codes or song.keep_codes
-                planned = _decide(request, file, checkpoint.digest, choices.on_exists, keep_codes)
-                songs.append(replace(planned, preset=song.value("preset")))
+                try:
+                    planned = _decide(request, file, checkpoint.digest, choices.on_exists, keep_codes)
+                    songs.append(replace(planned, preset=song.value("preset")))
+                except Music3Error as error:  # of this take alone
+                    unusable(song, request.id, error)
         except Music3Error as error:
-            parts = error.errors if isinstance(error, ManyErrors) else (error,)
-            songs.append(Unusable(song.id, song.value("title"), song.value("artist"), tuple(parts)))
-    errors = [*manifest.faults, *(error for song in songs if isinstance(song, Unusable) for error in song.errors)]
+            unusable(song, song.id, error)
+    clashes = []
     for what in ("talker_dtype", "talker_weights"):
         values = sorted({getattr(song.request, what) for song in songs if isinstance(song, PlannedSong)})
         if len(values) > 1:
             name = what.replace("_", " ")
-            errors.append(InputError(f"{manifest.path}: {name} {' and '.join(values)}: one for all was expected"))
+            clashes.append(InputError(f"{manifest.path}: {name} {' and '.join(values)}: one for all was expected"))
+    errors = [error for song in songs if isinstance(song, Unusable) for error in song.errors]
     shard = choices.shard
     mine = [song for number, song in enumerate(songs) if number % shard.count == shard.index]
     plan = BatchPlan(
@@ -179,7 +198,9 @@ def make_batch_plan(
         tuple(mine),
         _chosen(songs, mine, choices),
         shard,
-        tuple(errors),
+        manifest.faults,
+        tuple(clashes),
+        (*manifest.faults, *errors, *clashes),
         tuple(planner.notes),
         tuple(dict.fromkeys(planner.warnings)),
     )
@@ -188,7 +209,7 @@ def make_batch_plan(
 
 
 def _seed(song: Song, template: str, index: int) -> tuple[int, list[str]]:
-    """The first take's seed. One that is to be random is drawn once: a later run takes it from the first one's file.
+    """The first take's seed. One that is to be random is drawn once: later runs take it from a file that is there.
 
     Raises:
         InputError: it could not be found again.
@@ -201,10 +222,11 @@ def _seed(song: Song, template: str, index: int) -> tuple[int, list[str]]:
                 hint="Write a number, or leave {seed} out of the output template.",
             )
         delivery = make_delivery(song.settings, None)
-        sidecar = read_sidecar(fill_template(template, name_fields(song, index, 1, "", delivery))) or {}
-        drawn = sidecar.get("settings", {}).get("seed")
-        if isinstance(drawn, int):
-            return drawn, []
+        for take in range(1, song.takes + 1):
+            sidecar = read_sidecar(fill_template(template, name_fields(song, index, take, "", delivery))) or {}
+            drawn = sidecar.get("settings", {}).get("seed")
+            if isinstance(drawn, int) and drawn >= take - 1:
+                return drawn - take + 1, []
     return draw_seed(song)
 
 
@@ -240,20 +262,27 @@ def _chosen(
     """Ids of the takes that are rendered now."""
     takes = [song for song in mine if isinstance(song, PlannedSong) and song.action == "render"]
     if choices.only:
-        every = {song.request.id for song in all_songs if isinstance(song, PlannedSong)}
-        names = every | {id.rpartition("-take")[0] for id in every if "-take" in id}
+        names = {name for song in all_songs if isinstance(song, PlannedSong) for name in _names(song)}
         for pattern in choices.only:
-            if not any(fnmatchcase(name, pattern) for name in names):
+            if pattern not in names and not any(fnmatchcase(name, pattern) for name in names):
                 near = get_close_matches(pattern, names, n=1)
                 raise UsageError(
                     f"--only {pattern}: no song of the manifest is called so",
                     hint=f"Did you mean {near[0]}?" if near else "--dry-run lists all of them.",
                 )
-        takes = [song for song in takes if any(_is_called(song.request.id, name) for name in choices.only)]
+        takes = [song for song in takes if any(_is_called(song, pattern, names) for pattern in choices.only)]
     if choices.limit is not None:
         takes = takes[: choices.limit]
     return frozenset(song.request.id for song in takes)
 
 
-def _is_called(id: str, pattern: str) -> bool:
-    return fnmatchcase(id, pattern) or fnmatchcase(id.rpartition("-take")[0] or id, pattern)
+def _names(song: PlannedSong) -> set[str]:
+    """What a take is called: its own id, and its song's."""
+    id = song.request.id
+    return {id, id.removesuffix(f"-take{song.request.take}")}
+
+
+def _is_called(song: PlannedSong, pattern: str, names: Container[str]) -> bool:
+    """By its name as it stands, which may have brackets; only where nothing is called so, by a pattern."""
+    own = _names(song)
+    return pattern in own if pattern in names else any(fnmatchcase(name, pattern) for name in own)

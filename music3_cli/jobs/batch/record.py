@@ -72,15 +72,17 @@ def write_record(plan: BatchPlan, outcomes: Outcomes, seconds: float, exit_code:
             "digest": plan.checkpoint.digest,
             "demo": plan.checkpoint.is_demo,
         },
-        "finished": all(song["status"] in ("rendered", "kept") for song in songs),
+        "finished": not plan.faults and all(song["status"] in ("rendered", "kept") for song in songs),
         "exit_code": exit_code,
         "seconds": round(seconds, 3),
         "pace": round(pace, 4) if pace else read_pace(plan.folder, plan.shard),
+        "faults": [{"message": fault.message, "hint": fault.hint} for fault in plan.faults],
         "songs": songs,
     }
     path = plan.folder / record_name(plan.shard)
     try:
-        write_whole(path, (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode())
+        text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+        write_whole(path, text.encode(errors="backslashreplace"))  # a file's name may be no UTF-8
     except OSError as error:
         raise OutputError(f"{path}: cannot be written ({error.strerror or error})") from None
     return content

@@ -95,7 +95,7 @@ def run_batch(plan: BatchPlan, how: How, stop: Stop) -> Generator[Event, None, N
                         told = True
                         yield Stopping(stop.mode)
                     yield event
-            code = 130 if stop.requested else 3 if outcomes.failed or plan.unusable else 0
+            code = 130 if stop.requested else 3 if outcomes.failed or plan.unusable or plan.faults else 0
         except Music3Error as error:
             code = error.exit_code
             raise
@@ -132,6 +132,8 @@ def _told_before(plan: BatchPlan, how: How) -> Iterator[Event]:
         yield Note(note)
     for warning in plan.warnings:
         yield Warned(warning)
+    for fault in plan.faults:
+        yield Warned(f"left out: {fault.message}")
     for song in plan.unusable:
         yield SongSkipped(song.id, "; ".join(error.message for error in song.errors))
     for kept in plan.kept:

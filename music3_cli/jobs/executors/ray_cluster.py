@@ -85,6 +85,8 @@ class RayCluster:
         # What an actor told before it ended comes first.
         told: list[tuple[str, Message]] = self._ray.get(self._broker.heard.remote(0.0 if ended else seconds))
         heard = [(self._names[name], message) for name, message in told if name in self._names]
+        # Who told that it is lost is not lost once more when its actor ends.
+        told_lost = {name for name, (kind, _) in told if kind == "lost"}
         for end in ended:
             name = self._ends.pop(end)
             try:
@@ -92,7 +94,7 @@ class RayCluster:
                 message = "its actor ended"
             except Exception as error:  # ray's own, of many kinds
                 message = str(error).splitlines()[0]
-            if (worker := self._names.pop(name, None)) is not None:
+            if (worker := self._names.pop(name, None)) is not None and name not in told_lost:
                 heard.append((worker, ("lost", message)))
         return heard
 

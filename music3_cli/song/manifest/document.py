@@ -97,7 +97,24 @@ def read_document(source: SourceText, ending: str) -> Document:
             document.root = _yaml(document)
     except SourceFault as fault:
         document.faults.append(fault)
+    for scalar in _scalars(document.root, set()):
+        if any("\ud800" <= character <= "\udfff" for character in scalar.text):
+            what = "text has half of a character (a lone \\ud800 to \\udfff)"
+            document.faults.append(document.fault(what, scalar.start, "Write the character itself."))
+            scalar.text = scalar.value = "?"
     return document
+
+
+def _scalars(node: Node | None, seen: set[int]) -> Iterator[Scalar]:
+    """All plain values, each once, however many aliases point to it."""
+    if node is None or id(node) in seen:
+        return
+    seen.add(id(node))
+    if isinstance(node, Scalar):
+        yield node
+        return
+    for inner in node.items if isinstance(node, Items) else node.items.values():
+        yield from _scalars(inner, seen)
 
 
 def _twice(document: Document, key: str, first: int, second: int) -> SourceFault:
@@ -206,6 +223,8 @@ def _json(document: Document, text: str, start: int) -> Node:
         raise document.fault(what, start + error.pos, hint) from None
     except RecursionError:
         raise document.fault("tables inside tables without end") from None
+    except ValueError:  # Python's limit on the digits of a number
+        raise document.fault("a number with thousands of digits", start) from None
     tokens = _JSON_TOKEN.finditer(text)
     return _json_value(document, next(tokens), tokens, start, 0)
 
@@ -241,10 +260,12 @@ def _json_value(
 
 # CSV
 
+_CSV_QUOTES = 'A quoted cell begins with " right behind the comma and ends with " right before one; "" inside is one ".'
+
 
 def _csv_rows_as_tables(document: Document) -> Iterator[Node]:
     """A table a row. An empty cell is a field that was not given; `tags.genre` is `genre` in the table `tags`."""
-    rows = list(_csv_rows(document.source.text))
+    rows = _csv_rows(document)
     if not rows:
         return
     names = [cell.text.strip() for cell in rows[0]]
@@ -271,12 +292,19 @@ def _csv_rows_as_tables(document: Document) -> Iterator[Node]:
         yield table
 
 
-def _csv_rows(text: str) -> Iterator[list[Scalar]]:
-    """Rows with the places of their cells. The csv module has the last word about what a cell holds."""
+def _csv_rows(document: Document) -> list[list[Scalar]]:
+    """Rows with the places of their cells. The csv module has the last word about what a cell holds.
+
+    Raises:
+        SourceFault: quotes that stand or end where they may not.
+    """
+    text = document.source.text
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     try:
-        expected = [row for row in csv.reader(io.StringIO(text, newline="")) if row]
-    except csv.Error:
-        expected = []
+        expected = [row for row in reader if len(row) > 1 or "".join(row)]
+    except csv.Error as error:
+        at = sum(len(line) for line in text.splitlines(keepends=True)[: reader.line_num - 1])
+        raise document.fault(f"not valid CSV ({error})", min(at, len(text)), _CSV_QUOTES) from None
     rows, row, position = [], list[Scalar](), 0
     while position < len(text):
         matched = _CSV_CELL.match(text, position) or _CSV_ODD_CELL.match(text, position)
@@ -291,7 +319,9 @@ def _csv_rows(text: str) -> Iterator[list[Scalar]]:
             row = []
     if row:
         rows.append(row)
-    for found, wanted in zip(rows, expected, strict=False):
-        for cell_found, text_wanted in zip(found, wanted, strict=False):
+    if [len(row) for row in rows] != [len(row) for row in expected]:
+        raise document.fault("quotes that do not enclose whole cells", None, _CSV_QUOTES)
+    for found, wanted in zip(rows, expected, strict=True):
+        for cell_found, text_wanted in zip(found, wanted, strict=True):
             cell_found.text = cell_found.value = text_wanted
-    yield from rows
+    return rows

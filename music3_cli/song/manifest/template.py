@@ -44,6 +44,8 @@ def check_song_template(template: str) -> None:
         raise ValueError("a name inside the output folder was expected, without .. and not from a root")
     if any(part.startswith(".") for part in path.parts):
         raise ValueError("names were expected that do not begin with a dot")
+    if not template.strip() or template.endswith(("/", "\\")):
+        raise ValueError("a file's name was expected, not a folder")
     ending = path.suffix.lstrip(".").lower()
     if ending and ending not in (*ENDINGS, "{ext}"):
         raise ValueError(f"ending .{ending}; one of .{', .'.join(ENDINGS)} or .{{ext}} was expected")
