@@ -11,33 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from music3_cli.cli import console
-from music3_cli.cli.options import (
-    AcousticDevice,
-    Album,
-    Artist,
-    BitDepth,
-    Checkpoint,
-    Fast,
-    Guidance,
-    JsonLines,
-    MemoryLimit,
-    NoCudaGraph,
-    NoProgress,
-    Normalize,
-    Placement,
-    Precision,
-    Quality,
-    Quiet,
-    SampleRate,
-    SeedScheme,
-    Shift,
-    Steps,
-    TalkerDtype,
-    TalkerWeights,
-    Text,
-    Verbose,
-)
+from music3_cli.cli import console, options
 
 if TYPE_CHECKING:
     from music3_cli.jobs.batch.plan import BatchPlan, Choices
@@ -48,31 +22,31 @@ if TYPE_CHECKING:
 def batch(
     manifest: Annotated[str, typer.Argument(help="YAML, JSON, JSONL or CSV; see docs/manifest.md.")],
     output: Annotated[
-        Text,
+        options.Text,
         typer.Option(
             "--output",
             "-o",
             help="Folder, or a template such as out/{index}-{title}.{ext}. [default: the manifest's name]",
         ),
     ] = None,
-    preset: Annotated[Text, typer.Option(help="For every song, whatever the manifest says.")] = None,
-    seed: Annotated[Text, typer.Option(help="For every song.")] = None,
-    takes: Annotated[Text, typer.Option(help="For every song.")] = None,
-    max_duration: Annotated[Text, typer.Option(help="Ceiling of every song, such as 3:30.")] = None,
-    steps: Steps = None,
-    shift: Shift = None,
-    fast: Fast = None,
-    guidance: Guidance = None,
-    precision: Precision = None,
-    talker_dtype: TalkerDtype = None,
-    seed_scheme: SeedScheme = None,
-    format: Annotated[Text, typer.Option(help="wav, flac, mp3, ogg (Vorbis) or opus.")] = None,
-    bit_depth: BitDepth = None,
-    quality: Quality = None,
-    sample_rate: SampleRate = None,
-    normalize: Normalize = None,
-    album: Album = None,
-    artist: Artist = None,
+    preset: Annotated[options.Text, typer.Option(help="For every song, whatever the manifest says.")] = None,
+    seed: Annotated[options.Text, typer.Option(help="For every song.")] = None,
+    takes: Annotated[options.Text, typer.Option(help="For every song.")] = None,
+    max_duration: Annotated[options.Text, typer.Option(help="Ceiling of every song, such as 3:30.")] = None,
+    steps: options.Steps = None,
+    shift: options.Shift = None,
+    fast: options.Fast = None,
+    guidance: options.Guidance = None,
+    precision: options.Precision = None,
+    talker_dtype: options.TalkerDtype = None,
+    seed_scheme: options.SeedScheme = None,
+    format: Annotated[options.Text, typer.Option(help="wav, flac, mp3, ogg (Vorbis) or opus.")] = None,
+    bit_depth: options.BitDepth = None,
+    quality: options.Quality = None,
+    sample_rate: options.SampleRate = None,
+    normalize: options.Normalize = None,
+    album: options.Album = None,
+    artist: options.Artist = None,
     keep_codes: Annotated[bool, typer.Option("--keep-codes", help="Keep the codes of every song.")] = False,
     strict: Annotated[bool, typer.Option("--strict", help="Lint warnings make a song invalid too.")] = False,
     skip_invalid: Annotated[
@@ -83,7 +57,7 @@ def batch(
     ] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Render at most so many songs now.")] = None,
     shard: Annotated[
-        Text, typer.Option(help="I/N: only every N-th take from the I-th on, for N runs beside each other.")
+        options.Text, typer.Option(help="I/N: only every N-th take from the I-th on, for N runs beside each other.")
     ] = None,
     on_exists: Annotated[
         str, typer.Option(help="update (keep what is the same, render again what changed), overwrite, or error.")
@@ -98,25 +72,25 @@ def batch(
             help="What the first Ctrl-C or SIGTERM does to songs that run: finish or drop. The code is 130 either way."
         ),
     ] = "finish",
-    checkpoint: Checkpoint = None,
-    device: Annotated[Text, typer.Option(help="auto, cpu, cuda or cuda:N. [default: auto]")] = None,
+    checkpoint: options.Checkpoint = None,
+    device: Annotated[options.Text, typer.Option(help="auto, cpu, cuda or cuda:N. [default: auto]")] = None,
     devices: Annotated[
-        Text, typer.Option(help="Several, such as cuda:0,cuda:1: an engine each, in processes of their own.")
+        options.Text, typer.Option(help="Several, such as cuda:0,cuda:1: an engine each, in processes of their own.")
     ] = None,
     executor: Annotated[str, typer.Option(help="local, or ray: an engine on each GPU of a cluster.")] = "local",
     ray_address: Annotated[
-        Text, typer.Option(help="Of a running Ray cluster, or auto. [default: one on this machine]")
+        options.Text, typer.Option(help="Of a running Ray cluster, or auto. [default: one on this machine]")
     ] = None,
-    acoustic_device: AcousticDevice = "same",
-    placement: Placement = "auto",
-    memory_limit: MemoryLimit = None,
-    talker_weights: TalkerWeights = None,
-    no_cuda_graph: NoCudaGraph = False,
+    acoustic_device: options.AcousticDevice = "same",
+    placement: options.Placement = "auto",
+    memory_limit: options.MemoryLimit = None,
+    talker_weights: options.TalkerWeights = None,
+    no_cuda_graph: options.NoCudaGraph = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan; load and write nothing.")] = False,
-    as_json: JsonLines = False,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
-    no_progress: NoProgress = False,
+    as_json: options.JsonLines = False,
+    quiet: options.Quiet = False,
+    verbose: options.Verbose = False,
+    no_progress: options.NoProgress = False,
 ) -> None:
     """Render the songs of a manifest into a folder.
 

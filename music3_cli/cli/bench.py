@@ -7,10 +7,9 @@ from typing import Annotated
 
 import typer
 
-from music3_cli.cli import console
+from music3_cli.cli import console, options
 from music3_cli.cli.bench_acoustic import acoustic
 from music3_cli.cli.bench_song import song
-from music3_cli.cli.options import Checkpoint, Device, JsonDocument, NoCudaGraph
 
 app = typer.Typer(help="Measure how fast this machine is.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -26,13 +25,13 @@ app.command()(song)
 
 @app.command()
 def talker(
-    checkpoint: Checkpoint = None,
+    checkpoint: options.Checkpoint = None,
     songs: Annotated[str, typer.Option(help="Songs at once, separated by commas.")] = "1,4,8,16",
     contexts: Annotated[str, typer.Option(help="Positions, separated by commas.")] = "500,2000,4000",
-    device: Device = "auto",
+    device: options.Device = "auto",
     talker_dtype: Annotated[str, typer.Option(help="auto, bf16 or fp32.")] = "auto",
-    no_cuda_graph: NoCudaGraph = False,
-    as_json: JsonDocument = False,
+    no_cuda_graph: options.NoCudaGraph = False,
+    as_json: options.JsonDocument = False,
 ) -> None:
     """Time the talker's step: milliseconds a frame for several songs at several contexts.
 

@@ -8,23 +8,22 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from music3_cli.cli import console
-from music3_cli.cli.options import Checkpoint, Device, JsonDocument
+from music3_cli.cli import console, options
 
 if TYPE_CHECKING:
     from music3_cli.acoustic.bench import PolicyError, ProductTiming, StepTiming, VocoderTiming
 
 
 def acoustic(
-    checkpoint: Checkpoint = None,
+    checkpoint: options.Checkpoint = None,
     precision: Annotated[str, typer.Option(help="Policies, separated by commas.")] = "fp32,tf32,fp16",
     steps: Annotated[int, typer.Option(min=1, max=1000, help="Euler steps a window.")] = 30,
     seeds: Annotated[int, typer.Option(min=0, max=100, help="Windows that every policy's error is measured on.")] = 3,
     variants: Annotated[
         bool, typer.Option("--variants", help="Also without the CUDA graph, without kernels, and compiled by torch.")
     ] = False,
-    device: Device = "auto",
-    as_json: JsonDocument = False,
+    device: options.Device = "auto",
+    as_json: options.JsonDocument = False,
 ) -> None:
     """Time the acoustic stage: the transformer's step and a window of 200 frames, and the vocoder.
 

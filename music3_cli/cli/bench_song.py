@@ -7,18 +7,7 @@ from typing import Annotated
 
 import typer
 
-from music3_cli.cli import console
-from music3_cli.cli.options import (
-    AcousticDevice,
-    Checkpoint,
-    Device,
-    JsonDocument,
-    MemoryLimit,
-    NoCudaGraph,
-    Placement,
-    Precision,
-    TalkerWeights,
-)
+from music3_cli.cli import console, options
 
 SHEET = """[Intro]
 [Verse]
@@ -35,20 +24,20 @@ Carry me over, carry me home
 
 
 def song(
-    checkpoint: Checkpoint = None,
+    checkpoint: options.Checkpoint = None,
     seconds: Annotated[float, typer.Option(help="Ceiling of each song.")] = 240,
     songs: Annotated[int, typer.Option(help="Songs, with seeds 0, 1, ...", min=1)] = 1,
     steps: Annotated[str | None, typer.Option(help="Euler steps a window. [default: 30]")] = None,
-    precision: Precision = None,
+    precision: options.Precision = None,
     talker_dtype: Annotated[str | None, typer.Option(help="bf16 or fp32.")] = None,
-    talker_weights: TalkerWeights = None,
-    device: Device = "auto",
-    acoustic_device: AcousticDevice = "same",
-    placement: Placement = "auto",
-    memory_limit: MemoryLimit = None,
-    no_cuda_graph: NoCudaGraph = False,
+    talker_weights: options.TalkerWeights = None,
+    device: options.Device = "auto",
+    acoustic_device: options.AcousticDevice = "same",
+    placement: options.Placement = "auto",
+    memory_limit: options.MemoryLimit = None,
+    no_cuda_graph: options.NoCudaGraph = False,
     timeline: Annotated[Path | None, typer.Option(help="Draw both stages over time into this .png or .svg.")] = None,
-    as_json: JsonDocument = False,
+    as_json: options.JsonDocument = False,
 ) -> None:
     """Time whole songs, from the first token to the last file, with the weights loaded.
 

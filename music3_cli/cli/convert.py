@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from music3_cli.cli import console
-from music3_cli.cli.options import JsonLines, NoProgress, Quiet, Verbose
+from music3_cli.cli import console, options
 
 if TYPE_CHECKING:
     from music3_cli.checkpoint.compare import Comparison
@@ -31,10 +30,10 @@ def convert(
             metavar="MODULAR", help="Modular checkpoint to take the configs from. [default: the released sizes]"
         ),
     ] = None,
-    as_json: JsonLines = False,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
-    no_progress: NoProgress = False,
+    as_json: options.JsonLines = False,
+    quiet: options.Quiet = False,
+    verbose: options.Verbose = False,
+    no_progress: options.NoProgress = False,
 ) -> None:
     """Re-lay the native packaging as the modular one, which music3 renders from. Nothing numerical happens.
 

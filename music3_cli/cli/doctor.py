@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import typer
 
-from music3_cli.cli import console
-from music3_cli.cli.options import AcousticDevice, Checkpoint, Device, JsonDocument, MemoryLimit, Placement
+from music3_cli.cli import console, options
 
 
 def doctor(
-    checkpoint: Checkpoint = None,
-    device: Device = "auto",
-    acoustic_device: AcousticDevice = "same",
-    placement: Placement = "auto",
-    memory_limit: MemoryLimit = None,
-    as_json: JsonDocument = False,
+    checkpoint: options.Checkpoint = None,
+    device: options.Device = "auto",
+    acoustic_device: options.AcousticDevice = "same",
+    placement: options.Placement = "auto",
+    memory_limit: options.MemoryLimit = None,
+    as_json: options.JsonDocument = False,
 ) -> None:
     """Look at everything that rendering needs, and at what a four-minute song would get of this machine.
 

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from music3_cli.cli import console
-from music3_cli.cli.options import JsonLines, NoProgress, Quiet, Verbose
+from music3_cli.cli import console, options
 
 if TYPE_CHECKING:
     from music3_cli.checkpoint.fetch import FetchPlan
@@ -25,10 +24,10 @@ def download(
         bool,
         typer.Option("--check", help="Read what is there once more, even if it was whole, and fetch what is wrong."),
     ] = False,
-    as_json: JsonLines = False,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
-    no_progress: NoProgress = False,
+    as_json: options.JsonLines = False,
+    quiet: options.Quiet = False,
+    verbose: options.Verbose = False,
+    no_progress: options.NoProgress = False,
 ) -> None:
     """Fetch the checkpoint: the modular folders only, 28.5 GB, every file compared with its published sha256.
 

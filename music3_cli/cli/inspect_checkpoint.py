@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from music3_cli.cli import console
-from music3_cli.cli.options import JsonDocument
+from music3_cli.cli import console, options
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -30,7 +29,7 @@ def inspect_checkpoint(
     tensors: Annotated[
         str | None, typer.Option(metavar="PATTERN", help="List tensors too: 'vocoder/*' or '*.bias'; '*' for all.")
     ] = None,
-    as_json: JsonDocument = False,
+    as_json: options.JsonDocument = False,
 ) -> None:
     """List a checkpoint's components from its headers; reads no weights.
 

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import typer
 
-from music3_cli.cli import console
-from music3_cli.cli.options import Checkpoint, JsonDocument, Text
+from music3_cli.cli import console, options
 
 if TYPE_CHECKING:
     from music3_cli.song.prompt import PromptTokenizer
@@ -27,19 +26,19 @@ def inspect_prompt(
     lyrics: Annotated[
         list[str] | None, typer.Argument(help="A lyrics file; - reads standard input.", show_default=False)
     ] = None,
-    caption: Annotated[Text, typer.Option(help="Description of the music.")] = None,
-    caption_file: Annotated[Text, typer.Option(help="File with the description.")] = None,
-    preset: Annotated[Text, typer.Option(help="Named description.")] = None,
+    caption: Annotated[options.Text, typer.Option(help="Description of the music.")] = None,
+    caption_file: Annotated[options.Text, typer.Option(help="File with the description.")] = None,
+    preset: Annotated[options.Text, typer.Option(help="Named description.")] = None,
     set_values: Annotated[
         list[str] | None, typer.Option("--set", help="KEY=VALUE for a preset's placeholder; repeatable.")
     ] = None,
-    max_duration: Annotated[Text, typer.Option(help="Ceiling, such as 210 or 3:30.")] = None,
+    max_duration: Annotated[options.Text, typer.Option(help="Ceiling, such as 210 or 3:30.")] = None,
     instrumental: Annotated[bool, typer.Option("--instrumental", help="The sheet that render would build.")] = False,
     fix_lyrics: Annotated[bool, typer.Option("--fix-lyrics", help="Mend the lyrics first.")] = False,
     lyrics_mode: Annotated[str, typer.Option("--lyrics", help="checked, or as-is.")] = "checked",
-    checkpoint: Checkpoint = None,
+    checkpoint: options.Checkpoint = None,
     ids: Annotated[bool, typer.Option("--ids", help="Print the token ids too.")] = False,
-    as_json: JsonDocument = False,
+    as_json: options.JsonDocument = False,
 ) -> None:
     """Show the prompt that the model will read: cleaned, normalised and counted.
 

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from music3_cli.cli import console
-from music3_cli.cli.options import JsonDocument
+from music3_cli.cli import console, options
 from music3_cli.song.limits import clock
 
 if TYPE_CHECKING:
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 def inspect_song(
     file: Annotated[Path, typer.Argument(help="A sound file; its sidecar is read where there is one.")],
     plot: Annotated[Path | None, typer.Option(help="Draw waveform, spectrogram and levels into this PNG file.")] = None,
-    as_json: JsonDocument = False,
+    as_json: options.JsonDocument = False,
 ) -> None:
     """Measure a song's levels and look for faults: clipping, DC offset, silence, a dead channel, an early end.
 

@@ -6,34 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from music3_cli.cli import console
-from music3_cli.cli.options import (
-    AcousticDevice,
-    Album,
-    Artist,
-    BitDepth,
-    Checkpoint,
-    Device,
-    Fast,
-    Guidance,
-    JsonLines,
-    MemoryLimit,
-    NoCudaGraph,
-    NoProgress,
-    Normalize,
-    Placement,
-    Precision,
-    Quality,
-    Quiet,
-    SampleRate,
-    SeedScheme,
-    Shift,
-    Steps,
-    TalkerDtype,
-    TalkerWeights,
-    Text,
-    Verbose,
-)
+from music3_cli.cli import console, options
 
 
 def render(
@@ -41,11 +14,11 @@ def render(
         list[str] | None, typer.Argument(help="Lyrics files; - reads standard input.", show_default=False)
     ] = None,
     output: Annotated[
-        Text, typer.Option("--output", "-o", help="File, folder or template such as out/{id}-{seed}.wav.")
+        options.Text, typer.Option("--output", "-o", help="File, folder or template such as out/{id}-{seed}.wav.")
     ] = None,
-    caption: Annotated[Text, typer.Option(help="Description of the music.")] = None,
-    caption_file: Annotated[Text, typer.Option(help="File with the description.")] = None,
-    preset: Annotated[Text, typer.Option(help="Named description; see `music3 presets list`.")] = None,
+    caption: Annotated[options.Text, typer.Option(help="Description of the music.")] = None,
+    caption_file: Annotated[options.Text, typer.Option(help="File with the description.")] = None,
+    preset: Annotated[options.Text, typer.Option(help="Named description; see `music3 presets list`.")] = None,
     set_values: Annotated[
         list[str] | None,
         typer.Option("--set", help="KEY=VALUE for a preset's placeholder, such as bpm=92; repeatable."),
@@ -61,39 +34,43 @@ def render(
         str, typer.Option("--lyrics", help="checked, or as-is: no cleaning, no front matter, no lint.")
     ] = "checked",
     strict: Annotated[bool, typer.Option("--strict", help="Lint warnings stop the run too.")] = False,
-    seed: Annotated[Text, typer.Option(help="0 to 2^64 - 1, or random. [default: 0]")] = None,
-    takes: Annotated[Text, typer.Option(help="Songs of each file; take k uses seed + k - 1. [default: 1]")] = None,
+    seed: Annotated[options.Text, typer.Option(help="0 to 2^64 - 1, or random. [default: 0]")] = None,
+    takes: Annotated[
+        options.Text, typer.Option(help="Songs of each file; take k uses seed + k - 1. [default: 1]")
+    ] = None,
     max_duration: Annotated[
-        Text, typer.Option(help="Ceiling (not a target), such as 210 or 3:30. [default: the model's limit; demo: 12 s]")
+        options.Text,
+        typer.Option(help="Ceiling (not a target), such as 210 or 3:30. [default: the model's limit; demo: 12 s]"),
     ] = None,
-    steps: Steps = None,
-    shift: Shift = None,
-    fast: Fast = None,
-    guidance: Guidance = None,
+    steps: options.Steps = None,
+    shift: options.Shift = None,
+    fast: options.Fast = None,
+    guidance: options.Guidance = None,
     noise_seed: Annotated[
-        Text, typer.Option(help="Another seed for the acoustic stage alone. [default: --seed]")
+        options.Text, typer.Option(help="Another seed for the acoustic stage alone. [default: --seed]")
     ] = None,
-    title: Annotated[Text, typer.Option(help="Title, for names and tags.")] = None,
-    artist: Artist = None,
-    album: Album = None,
-    track: Annotated[Text, typer.Option(help="Track number such as 3 or 3/12, for tags.")] = None,
-    checkpoint: Checkpoint = None,
-    device: Device = "auto",
-    acoustic_device: AcousticDevice = "same",
-    placement: Placement = "auto",
-    memory_limit: MemoryLimit = None,
-    talker_weights: TalkerWeights = None,
-    no_cuda_graph: NoCudaGraph = False,
-    precision: Precision = None,
-    talker_dtype: TalkerDtype = None,
-    seed_scheme: SeedScheme = None,
+    title: Annotated[options.Text, typer.Option(help="Title, for names and tags.")] = None,
+    artist: options.Artist = None,
+    album: options.Album = None,
+    track: Annotated[options.Text, typer.Option(help="Track number such as 3 or 3/12, for tags.")] = None,
+    checkpoint: options.Checkpoint = None,
+    device: options.Device = "auto",
+    acoustic_device: options.AcousticDevice = "same",
+    placement: options.Placement = "auto",
+    memory_limit: options.MemoryLimit = None,
+    talker_weights: options.TalkerWeights = None,
+    no_cuda_graph: options.NoCudaGraph = False,
+    precision: options.Precision = None,
+    talker_dtype: options.TalkerDtype = None,
+    seed_scheme: options.SeedScheme = None,
     format: Annotated[
-        Text, typer.Option(help="wav, flac, mp3, ogg (Vorbis) or opus. [default: from the ending of -o, else wav]")
+        options.Text,
+        typer.Option(help="wav, flac, mp3, ogg (Vorbis) or opus. [default: from the ending of -o, else wav]"),
     ] = None,
-    bit_depth: BitDepth = None,
-    quality: Quality = None,
-    sample_rate: SampleRate = None,
-    normalize: Normalize = None,
+    bit_depth: options.BitDepth = None,
+    quality: options.Quality = None,
+    sample_rate: options.SampleRate = None,
+    normalize: options.Normalize = None,
     dither: Annotated[
         bool | None,
         typer.Option("--dither/--no-dither", help="Dither when rounding to 16 or 24 bits. [default: dither]"),
@@ -120,10 +97,10 @@ def render(
     show_settings: Annotated[
         bool, typer.Option("--show-settings", help="Show every setting with its source and exit.")
     ] = False,
-    as_json: JsonLines = False,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
-    no_progress: NoProgress = False,
+    as_json: options.JsonLines = False,
+    quiet: options.Quiet = False,
+    verbose: options.Verbose = False,
+    no_progress: options.NoProgress = False,
 ) -> None:
     """Render songs from lyrics files.
 

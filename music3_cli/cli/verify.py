@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from music3_cli.cli import console
-from music3_cli.cli.options import JsonDocument, NoProgress, Verbose
+from music3_cli.cli import console, options
 
 if TYPE_CHECKING:
     from music3_cli.checkpoint.verify import Report
@@ -26,10 +25,10 @@ def verify(
     deep: Annotated[
         bool, typer.Option("--deep", help="Every value too: finite, weight-norm scales, statistics a component.")
     ] = False,
-    as_json: JsonDocument = False,
+    as_json: options.JsonDocument = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only findings.")] = False,
-    verbose: Verbose = False,
-    no_progress: NoProgress = False,
+    verbose: options.Verbose = False,
+    no_progress: options.NoProgress = False,
 ) -> None:
     """Check a checkpoint: all files there, every byte as published, everything fitting together.
 
