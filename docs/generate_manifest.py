@@ -78,10 +78,11 @@ writes `batch.json` and the page.
 ## batch.json
 
 One object; fields are only ever added. `format` (1), `title`, `manifest`, `shard`, `checkpoint` (`name`, `digest`,
-`demo`), `finished`, `exit_code`, `seconds`, `pace` (seconds of sound a second), and `songs`, an entry a take in the
-manifest's order: `id`, `title`, `artist`, `take`, `seed`, `preset`, `caption`, `lyrics`, `status` (`rendered`,
-`kept`, `failed`, `skipped`, `not_started`), `file`, `sidecar`, `seconds`, `frames`, `finish_reason`, `warnings`,
-`error` (`message`, `hint`), `sha256`, `timings` (`talker`, `acoustic`), `settings`.
+`demo`), `finished`, `exit_code`, `seconds`, `pace` (seconds of sound a second), `faults` of the manifest that
+`--skip-invalid` left out (`message`, `hint`), and `songs`, an entry a take in the manifest's order: `id`, `title`,
+`artist`, `take`, `seed`, `preset`, `caption`, `lyrics`, `status` (`rendered`, `kept`, `failed`, `skipped`,
+`not_started`), `file`, `sidecar`, `seconds`, `frames`, `finish_reason`, `warnings`, `error` (`message`, `hint`),
+`sha256`, `timings` (`talker`, `acoustic`), `settings`.
 """
 
 
