@@ -40,6 +40,19 @@ class Ran:
 Music3 = Callable[..., Ran]
 
 
+def run_main() -> int:
+    """`main()` with `sys.argv` as it is; its exit code. What it does at signals ends with it."""
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        with pytest.raises(SystemExit) as stop:
+            main()
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    assert isinstance(stop.value.code, int)
+    return stop.value.code
+
+
 @pytest.fixture
 def music3(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Music3:
     """`music3(*args)` runs the program in this process, as `main()` does at a terminal."""
@@ -47,14 +60,9 @@ def music3(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -
     def run(*args: object) -> Ran:
         monkeypatch.setattr(sys, "argv", ["music3", *map(str, args)])
         capfd.readouterr()
-        handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-        with pytest.raises(SystemExit) as stop:
-            main()
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
+        code = run_main()
         out, err = capfd.readouterr()
-        assert isinstance(stop.value.code, int)
-        return Ran(stop.value.code, out, err)
+        return Ran(code, out, err)
 
     return run
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from music3_cli.cli.main import main
+from tests.conftest import run_main
 from tests.support.batch_runs import FLAGS, MANIFEST, contents
 from tests.support.stages import Stages, load_stages
 
@@ -41,10 +41,9 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """What the manifest gives in one run, file by file."""
     folder = tmp_path_factory.mktemp("plain")
     (folder / "m.yaml").write_text(MANIFEST)
-    with pytest.MonkeyPatch.context() as patch, pytest.raises(SystemExit) as ended:
+    with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         patch.setenv("MUSIC3_PRESETS", str(folder / "no-presets"))
         patch.setattr(sys, "argv", ["music3", "batch", "m.yaml", *FLAGS, "-o", "out", "-q"])
-        main()
-    assert ended.value.code == 0
+        assert run_main() == 0
     return contents(folder / "out")

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 
-from tests.conftest import EXAMPLES, ROOT, Music3
+from tests.conftest import EXAMPLES, Music3
 from tests.support.batch_runs import FLAGS, record, start, statuses, wait_for
+from tests.support.programs import MUSIC3, environment, running
 
 WORDS = 'lyrics_text: "[verse]\\nLight\\n[outro]", max_duration: 0.2'
 DRY = ("--checkpoint", "demo", "--dry-run", "-q", "-o", "out")
@@ -38,24 +39,27 @@ def test_songs_of_two_dtypes_are_no_batch_whatever_is_skipped(music3: Music3) ->
 
 def test_shards_of_another_count_are_refused(music3: Music3) -> None:
     manifest = manifest_of("id: a", "id: b", "id: c")
-    with start("m.yaml", *FLAGS[:2], "--steps", "1000", "-o", "out", "--shard", "0/2") as first:
+    with start("m.yaml", *FLAGS[:2], "--steps", "100", "-o", "out", "--shard", "0/2") as first:
         wait_for(first, "acoustic_started")
+        first.send_signal(signal.SIGSTOP)
         assert music3("batch", manifest, *FLAGS, "-o", "out", "--shard", "0/3").code == 8
+        first.send_signal(signal.SIGCONT)
         first.communicate()
     assert first.returncode == 0 and {path.name for path in Path("out").glob("*.wav")} == {"a.wav", "c.wav"}
     assert music3("batch", manifest, *FLAGS, "-o", "out", "--shard", "0/3").code == 0
 
 
 def test_a_render_in_the_same_folder_keeps_its_file(music3: Music3) -> None:
-    command = [sys.executable, "-m", "music3_cli", "render", str(EXAMPLES / "short-and-bare.txt"), *FLAGS[:2]]
-    command += ["--steps", "200", "--max-duration", "2", "-o", "out/", "--json"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as render:
+    command = [*MUSIC3, "render", EXAMPLES / "short-and-bare.txt", *FLAGS[:2]]
+    command += ["--steps", "50", "--max-duration", "20", "-o", "out/", "--json"]
+    with running(command, stdout=subprocess.PIPE, text=True, env=environment()) as render:
         wait_for(render, "acoustic_started")
         deadline = time.monotonic() + 10
         while not list(Path("out").glob(".music3-*")) and time.monotonic() < deadline:
             time.sleep(0.01)
+        render.send_signal(signal.SIGSTOP)
         assert music3("batch", manifest_of("id: a"), *FLAGS, "-o", "out").code == 0
+        render.send_signal(signal.SIGCONT)
         render.communicate()
     assert render.returncode == 0 and Path("out/short-and-bare.wav").exists()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -18,7 +17,8 @@ from music3_cli.checkpoint.inventory import open_checkpoint
 from music3_cli.checkpoint.memory import sizes, talker_bytes
 from music3_cli.kernels.linear import gated_linear, linear_parts, sum_parts
 from music3_cli.kernels.quantized import Int8Matrix
-from tests.conftest import EXAMPLES, ROOT, Music3
+from tests.conftest import EXAMPLES, Music3
+from tests.support.programs import environment
 
 
 def matrix(outputs: int, inner: int, seed: int) -> tuple[Int8Matrix, torch.Tensor]:
@@ -105,6 +105,11 @@ for rows, outputs, inner in ((2, 96, 64), (3, 80, 1024), (16, 33, 256)):
 
 def test_the_kernels_multiply_int8_as_the_twins_do() -> None:
     pytest.importorskip("triton")
-    environment = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": str(ROOT)}
-    ran = subprocess.run([sys.executable, "-c", KERNELS], env=environment, capture_output=True, text=True, check=False)
+    ran = subprocess.run(
+        [sys.executable, "-c", KERNELS],
+        env=environment(TRITON_INTERPRET="1"),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert ran.returncode == 0, ran.stderr

@@ -3,14 +3,13 @@ their values up to rounding."""
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.conftest import ROOT
+from tests.support.programs import environment
 
 SCRIPT = """
 from music3_cli.checkpoint.locate import find_checkpoint
@@ -105,6 +104,7 @@ def test_kernels_and_twins_agree(script: str, tmp_path: Path) -> None:
     # Triton reads a kernel's source from its file.
     file = tmp_path / "script.py"
     file.write_text(script, encoding="utf-8")
-    environment = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": str(ROOT)}
-    ran = subprocess.run([sys.executable, file], env=environment, capture_output=True, text=True, check=False)
+    ran = subprocess.run(
+        [sys.executable, file], env=environment(TRITON_INTERPRET="1"), capture_output=True, text=True, check=False
+    )
     assert ran.returncode == 0, ran.stderr

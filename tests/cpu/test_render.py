@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +20,8 @@ import soundfile
 from music3_cli import AUDIO_REVISION
 from music3_cli.acoustic.windows import song_samples
 from music3_cli.checkpoint.inventory import open_checkpoint
-from tests.conftest import EXAMPLES, ROOT, Music3
+from tests.conftest import EXAMPLES, Music3
+from tests.support.programs import MUSIC3, environment, running
 
 QUICK = ("--checkpoint", "demo", "--steps", "2")
 LYRICS = sorted(EXAMPLES.glob("*.txt"))
@@ -122,12 +124,10 @@ def test_company_and_order_change_nothing(music3: Music3) -> None:
         assert len({Path(folder, name).read_bytes() for folder in ("together", "reversed", "alone")}) == 1
 
 
-def started(*flags: str, stdout: int, stderr: int | None) -> subprocess.Popen[bytes]:
+def started(stdout: int, stderr: int) -> AbstractContextManager[subprocess.Popen[bytes]]:
     """Two short songs, in a process of its own."""
-    command = [sys.executable, "-m", "music3_cli", "render", str(EXAMPLES / "short-and-bare.txt"), *QUICK]
-    command += ["--max-duration", "0.2", "--takes", "2", "-o", "out/", *flags]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm"}
-    return subprocess.Popen(command, stdout=stdout, stderr=stderr, env=environment)
+    command = [*MUSIC3, "render", EXAMPLES / "short-and-bare.txt", *QUICK, "--max-duration", "0.2", "--takes", "2"]
+    return running([*command, "-o", "out/"], stdout=stdout, stderr=stderr, env=environment(TERM="xterm"))
 
 
 def test_files_go_to_stdout_beside_live_bars() -> None:
@@ -157,9 +157,8 @@ def test_songs_are_finished_when_nobody_reads_any_more() -> None:
 
 def test_songs_are_finished_with_stderr_closed() -> None:
     command = f'exec "{sys.executable}" -m music3_cli render "$1" {" ".join(QUICK)} --max-duration 0.2 -o a.wav 2>&-'
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     words = str(EXAMPLES / "short-and-bare.txt")
-    ran = subprocess.run(["sh", "-c", command, "sh", words], stdout=subprocess.PIPE, env=environment, check=False)
+    ran = subprocess.run(["sh", "-c", command, "sh", words], stdout=subprocess.PIPE, env=environment(), check=False)
     assert (ran.returncode, ran.stdout) == (0, b"a.wav\n")
 
 
@@ -275,9 +274,10 @@ def test_bars_on_a_terminal(music3: Music3, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_interrupt_ends_with_130_and_leaves_no_leftovers(demo_root: Path) -> None:
-    command = [sys.executable, "-m", "music3_cli", "render", str(EXAMPLES / "short-and-bare.txt")]
-    command += ["--checkpoint", str(demo_root), "--steps", "1000", "-o", "out/", "--json"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    command = [*MUSIC3, "render", EXAMPLES / "short-and-bare.txt", "--checkpoint", demo_root]
+    command += ["--steps", "1000", "-o", "out/", "--json"]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with running(command, **pipes, env=environment()) as process:
         assert process.stdout is not None
         for line in process.stdout:
             if json.loads(line)["event"] == "acoustic_progress":

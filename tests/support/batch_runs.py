@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import os
 import subprocess
 import sys
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 from tests.conftest import ROOT
+from tests.support.programs import MUSIC3, environment, running
 
 QUICK = ("--checkpoint", "demo", "--steps", "2", "--max-duration", "0.3")
 MANIFEST = """\
@@ -35,10 +36,6 @@ def load_script(name: str) -> Any:
 kill_batch = load_script("kill_batch")
 
 
-def environment() -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": str(ROOT)}
-
-
 def contents(folder: Path) -> dict[str, str]:
     found: dict[str, str] = kill_batch.contents(folder)
     return {name: digest for name, digest in found.items() if not name.startswith(".music3.")}
@@ -58,11 +55,9 @@ def summary_of(err: str, song: str) -> str:
     return next(line for line in err.splitlines()[::-1] if line.split()[:1] == [song])
 
 
-def start(*arguments: object) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "music3_cli", "batch", *map(str, arguments), "--json"]
-    return subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(), start_new_session=True
-    )
+def start(*arguments: object) -> AbstractContextManager[subprocess.Popen[str]]:
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return running([*MUSIC3, "batch", *arguments, "--json"], **pipes, env=environment(), start_new_session=True)
 
 
 def is_alive(pid: int) -> bool:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -20,6 +21,7 @@ from music3_cli.checkpoint.workers import finish
 from music3_cli.errors import Music3Error
 from tests.conftest import ROOT, Ran
 from tests.support.hub_server import COMMIT, REPOSITORY, Hub
+from tests.support.programs import running
 
 T = TypeVar("T")
 SHARD = "language_model/model-00001-of-00004.safetensors"
@@ -61,19 +63,16 @@ class Client:
     def snapshot(self) -> Path:
         return self.folder / "hf" / "hub" / f"models--{REPOSITORY.replace('/', '--')}" / "snapshots" / COMMIT
 
-    def start(self, *args: object, prepare: Callable[[], object] | None = None, **more: str) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            [sys.executable, "-c", PROGRAM, *map(str, args)],
-            env={**self.environment, **more},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            preexec_fn=prepare,
-        )
+    def start(
+        self, *args: object, prepare: Callable[[], object] | None = None, **more: str
+    ) -> AbstractContextManager[subprocess.Popen[str]]:
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        command = [sys.executable, "-c", PROGRAM, *args]
+        return running(command, **pipes, env={**self.environment, **more}, preexec_fn=prepare)
 
     def run(self, *args: object, prepare: Callable[[], object] | None = None, **more: str) -> Ran:
-        process = self.start(*args, prepare=prepare, **more)
-        out, err = process.communicate(timeout=60)
+        with self.start(*args, prepare=prepare, **more) as process:
+            out, err = process.communicate(timeout=60)
         assert "Traceback" not in err
         return Ran(process.returncode, out, err)
 

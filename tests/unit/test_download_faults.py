@@ -81,12 +81,11 @@ def test_what_stays_is_a_clear_error_and_nothing_half_counts(
 def test_killed_half_way_and_resumed(client: Client, tmp_path: Path) -> None:
     folder, reached = tmp_path / "folder", 15_000_000
     client.hub.faults[SHARD] = Fault("stall", reached)
-    process = client.start("download", "--repo", REPOSITORY, "--to", folder)
-    assert client.hub.stalled.wait(30)
-    (beginning,) = wait_for(lambda: list((folder / ".music3-partial").glob("language_model--model-00001*")))
-    wait_for(lambda: beginning.stat().st_size > 10_000_000)
-    process.send_signal(signal.SIGKILL)
-    process.communicate()
+    with client.start("download", "--repo", REPOSITORY, "--to", folder):
+        assert client.hub.stalled.wait(30)
+        (beginning,) = wait_for(lambda: list((folder / ".music3-partial").glob("language_model--model-00001*")))
+        wait_for(lambda: beginning.stat().st_size > 10_000_000)
+        # The end of the block kills it.
     assert_refused(client, folder)
     song = ROOT / "examples" / "short-and-bare.txt"
     for command in (["verify", folder], ["inspect", "checkpoint", folder], ["render", song, "--checkpoint", folder]):
@@ -102,10 +101,11 @@ def test_killed_half_way_and_resumed(client: Client, tmp_path: Path) -> None:
 
 def test_interrupted_ends_with_130(client: Client, tmp_path: Path) -> None:
     client.hub.faults[SHARD] = Fault("stall", 1000)
-    process = client.start("download", "--repo", REPOSITORY, "--to", tmp_path / "folder", HF_HUB_DOWNLOAD_TIMEOUT="1")
-    assert client.hub.stalled.wait(30)
-    process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=30)
+    words = ("download", "--repo", REPOSITORY, "--to", tmp_path / "folder")
+    with client.start(*words, HF_HUB_DOWNLOAD_TIMEOUT="1") as process:
+        assert client.hub.stalled.wait(30)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=30)
     assert process.returncode == 130 and "Traceback" not in err
     assert_refused(client, tmp_path / "folder")
 
@@ -172,9 +172,7 @@ def test_beginnings_of_another_download_are_not_trusted(client: Client, tmp_path
 def test_two_at_once_do_not_mix(client: Client, tmp_path: Path) -> None:
     folder = tmp_path / "folder"
     client.hub.faults[SHARD] = Fault("stall", 1000)
-    first = client.start("download", "--repo", REPOSITORY, "--to", folder)
-    assert client.hub.stalled.wait(30)
-    second = client.download("--to", folder)
-    assert second.code == 7 and "another download is at work" in second.err
-    first.kill()
-    first.communicate()
+    with client.start("download", "--repo", REPOSITORY, "--to", folder):
+        assert client.hub.stalled.wait(30)
+        second = client.download("--to", folder)
+        assert second.code == 7 and "another download is at work" in second.err
