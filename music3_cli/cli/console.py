@@ -6,11 +6,12 @@ import json
 import os
 import sys
 import traceback
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, redirect_stdout
-from typing import TYPE_CHECKING, TextIO
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
 
-from music3_cli.errors import ManyErrors, Music3Error
+from music3_cli.errors import ManyErrors, Music3Error, OutputError
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -19,6 +20,7 @@ _verbose = False
 _json = False
 _stdout: TextIO | None = None
 """The real one while stdout is guarded."""
+_data_is_lost = False
 
 
 def configure(*, verbose: bool = False, as_json: bool = False) -> None:
@@ -40,19 +42,88 @@ def guarded_stdout() -> Iterator[None]:
         _stdout = before
 
 
+class _Stream:
+    """A stream whose faults are ours to judge."""
+
+    def __init__(self, stream: TextIO, failed: Callable[[TextIO, OSError], None]) -> None:
+        self._stream, self._failed = stream, failed
+
+    def write(self, text: str) -> int:
+        if text == "":  # how click finds out what kind of stream it is; a fault would be taken for an answer
+            return 0
+        try:
+            return self._stream.write(text)
+        except OSError as error:
+            self._failed(self._stream, error)
+            return len(text)
+
+    def flush(self) -> None:
+        try:
+            self._stream.flush()
+        except OSError as error:
+            self._failed(self._stream, error)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+def _talk_failed(stream: TextIO, error: OSError) -> None:
+    """Nobody can be told; work goes on."""
+    _give_up(stream)
+
+
+def _data_failed(stream: TextIO, error: OSError) -> None:
+    _give_up(stream)
+    if isinstance(error, BrokenPipeError):
+        raise error
+    raise OutputError(f"stdout: cannot be written ({error.strerror or error})") from None
+
+
+def _give_up(stream: TextIO) -> None:
+    """What else goes there goes nowhere, also what is in its buffer."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
+
+
+@contextmanager
+def lasting_streams() -> Iterator[None]:
+    """Inside, both streams are there, also where the shell closed them. A full disk behind stderr does not end the
+    work; behind stdout it is an `OutputError`.
+    """
+    global _data_is_lost
+    _data_is_lost = False
+    with ExitStack() as stack:
+        out = sys.stdout or stack.enter_context(Path(os.devnull).open("w"))
+        talk = sys.stderr or stack.enter_context(Path(os.devnull).open("w"))
+        stack.enter_context(redirect_stdout(_Stream(out, _data_failed)))
+        stack.enter_context(redirect_stderr(_Stream(talk, _talk_failed)))
+        yield
+
+
 def data(text: str) -> None:
-    """One line of data to stdout. While stdout is guarded, work goes on when its reader has gone.
+    """One line of data to stdout. While stdout is guarded, work goes on when it takes no more.
 
     Raises:
         BrokenPipeError: nobody reads stdout, and it is not guarded.
+        OutputError: it cannot be written, and it is not guarded.
     """
+    global _data_is_lost
     try:
         print(text, file=_stdout, flush=True)
-    except BrokenPipeError:
+    except (BrokenPipeError, OutputError) as error:
         if _stdout is None:
             raise
-        os.dup2(os.open(os.devnull, os.O_WRONLY), _stdout.fileno())
-        talk("nobody reads stdout any more; going on without it")
+        if isinstance(error, OutputError):
+            _data_is_lost = True
+            talk(f"{error.message}; going on without it")
+        else:
+            talk("nobody reads stdout any more; going on without it")
+
+
+def data_is_lost() -> bool:
+    """Whether work went on without a stdout that could not be written."""
+    return _data_is_lost
 
 
 def record(content: Mapping[str, object]) -> None:
@@ -90,8 +161,11 @@ def width() -> int:
 def raw_data(text: str) -> None:
     """Text to stdout exactly as it is, as UTF-8."""
     sys.stdout.flush()
-    sys.stdout.buffer.write(text.encode())
-    sys.stdout.buffer.flush()
+    try:
+        sys.stdout.buffer.write(text.encode())
+        sys.stdout.buffer.flush()
+    except OSError as error:
+        _data_failed(sys.stdout, error)
 
 
 def stderr_console() -> Console:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
-from pathlib import Path
+from collections.abc import Sequence
 from types import FrameType
 from typing import NoReturn
 
@@ -23,7 +22,7 @@ from music3_cli.cli.lint import lint
 from music3_cli.cli.presets import app as presets_app
 from music3_cli.cli.render import render
 from music3_cli.cli.verify import verify
-from music3_cli.errors import Interrupted
+from music3_cli.errors import Interrupted, OutputError, UsageError
 
 app = typer.Typer(
     name="music3",
@@ -70,18 +69,29 @@ def main() -> NoReturn:
     """Run the program; never returns. Exit codes: DESIGN "Command line", docs/cli.md."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _interrupt)
-    # A stream that the shell closed is None. What stands in for it lasts as long as the process.
-    sys.stdout = sys.stdout or Path(os.devnull).open("w")  # noqa: SIM115
-    sys.stderr = sys.stderr or Path(os.devnull).open("w")  # noqa: SIM115
-    try:
-        app()
-        code = 0
-    except SystemExit as stop:
-        code = stop.code if isinstance(stop.code, int) else 1
-    except BrokenPipeError:
-        # Whoever read our output has gone; there is nobody to tell.
-        sys.stderr.close()
-        code = 1
-    except (Exception, KeyboardInterrupt) as error:
-        code = console.report(error)
+    with console.lasting_streams():
+        try:
+            _check_words(sys.argv[1:])
+            app()
+            code = 0
+        except SystemExit as stop:
+            code = stop.code if isinstance(stop.code, int) else 1
+        except BrokenPipeError:
+            code = 1  # whoever read our output has gone; there is nobody to tell
+        except (Exception, KeyboardInterrupt) as error:
+            code = console.report(error)
+        if code == 0 and console.data_is_lost():
+            code = OutputError.exit_code
     sys.exit(code)
+
+
+def _check_words(words: Sequence[str]) -> None:
+    """Names and texts end in sidecars, tags and pages, which are UTF-8.
+
+    Raises:
+        UsageError: a word that is none.
+    """
+    for word in words:
+        if not word.isascii() and any("\udc80" <= character <= "\udcff" for character in word):
+            shown = word.encode(errors="surrogateescape").decode(errors="backslashreplace")
+            raise UsageError(f"{shown}: not valid UTF-8", hint="Rename the file or folder, or type the text again.")

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import io
 import json
-import os
 import signal
 import subprocess
 import sys
 import time
-from contextlib import AbstractContextManager
 from pathlib import Path
 
 import numpy as np
@@ -122,44 +119,6 @@ def test_company_and_order_change_nothing(music3: Music3) -> None:
         name = f"{file.stem}.wav"
         assert music3("render", file, *flags, "-o", f"alone/{name}").code == 0
         assert len({Path(folder, name).read_bytes() for folder in ("together", "reversed", "alone")}) == 1
-
-
-def started(stdout: int, stderr: int) -> AbstractContextManager[subprocess.Popen[bytes]]:
-    """Two short songs, in a process of its own."""
-    command = [*MUSIC3, "render", EXAMPLES / "short-and-bare.txt", *QUICK, "--max-duration", "0.2", "--takes", "2"]
-    return running([*command, "-o", "out/"], stdout=stdout, stderr=stderr, env=environment(TERM="xterm"))
-
-
-def test_files_go_to_stdout_beside_live_bars() -> None:
-    terminal, theirs = os.openpty()
-    with started(stdout=subprocess.PIPE, stderr=theirs) as process:
-        os.close(theirs)
-        shown = b""
-        with contextlib.suppress(OSError):  # how a terminal tells its end
-            while part := os.read(terminal, 4096):
-                shown += part
-        out, _ = process.communicate()
-    os.close(terminal)
-    assert process.returncode == 0
-    assert out.decode().split() == ["out/short-and-bare-take1.wav", "out/short-and-bare-take2.wav"]
-    assert b"talker" in shown and b"2 rendered" in shown
-
-
-def test_songs_are_finished_when_nobody_reads_any_more() -> None:
-    reading, writing = os.pipe()
-    with started(stdout=writing, stderr=subprocess.PIPE) as process:
-        os.close(writing)
-        os.close(reading)
-        _, err = process.communicate()
-    assert process.returncode == 0 and b"nobody reads stdout any more" in err
-    assert len(list(Path("out").glob("*.wav"))) == 2
-
-
-def test_songs_are_finished_with_stderr_closed() -> None:
-    command = f'exec "{sys.executable}" -m music3_cli render "$1" {" ".join(QUICK)} --max-duration 0.2 -o a.wav 2>&-'
-    words = str(EXAMPLES / "short-and-bare.txt")
-    ran = subprocess.run(["sh", "-c", command, "sh", words], stdout=subprocess.PIPE, env=environment(), check=False)
-    assert (ran.returncode, ran.stdout) == (0, b"a.wav\n")
 
 
 def test_takes_use_and_record_seed_plus_k(music3: Music3) -> None:
