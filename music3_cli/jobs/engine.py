@@ -16,7 +16,7 @@ from music3_cli.files import file_sha256
 from music3_cli.jobs.labels import repeat_command, tags_of
 from music3_cli.jobs.machine import RunsOn, limits_of
 from music3_cli.jobs.plan import PlannedSong
-from music3_cli.jobs.sidecar import versions, write_sidecar
+from music3_cli.jobs.sidecar import has_codes, versions, write_sidecar
 from music3_cli.placement import RunLimits
 from music3_cli.song.codes import codes_path, write_codes
 from music3_cli.song.delivery import NATIVE_RATE
@@ -119,11 +119,14 @@ class SongEngine:
 
 
 def _commit(rendered: SongRendered, pipeline: Pipeline, keep_codes: bool) -> SongFinished | SongFailed:
-    """Codes and sidecar first, then the audio: an audio file in place always has what belongs to it."""
+    """Codes and sidecar first, then the audio: an audio file in place always has what belongs to it.
+
+    Codes that were kept beside an earlier song of this name are renewed, too.
+    """
     request, path, audio = rendered.job.request, rendered.job.path, rendered.audio
     content = _record(rendered, pipeline)
     try:
-        if keep_codes:
+        if keep_codes or has_codes(path):
             record = {name: content[name] for name in ("song", "checkpoint", "device", "versions")}
             write_codes(codes_path(path), rendered.codes, {**record, "settings": request.model_settings()})
             content["result"]["codes"] = {"file": codes_path(path).name, "sha256": file_sha256(codes_path(path))}

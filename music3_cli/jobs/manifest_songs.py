@@ -106,6 +106,7 @@ class _Reader:
             seeds=_seeds(seeds.value) if seeds else (),
             tags=dict(tags.value) if tags else {},
             keep_codes=entry.is_on("keep_codes"),
+            index=entry.index,
         )
 
     def _handling(self, entry: Entry) -> Handling:

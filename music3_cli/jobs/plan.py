@@ -24,6 +24,8 @@ from music3_cli.song.prompt import Prompt, PromptTokenizer, check_prompt_length,
 from music3_cli.song.request import SongRequest
 
 ON_EXISTS = ("keep", "overwrite", "number", "error")
+OVERWRITES = "overwrites"
+"""The reason of a song that is rendered whatever is there."""
 
 
 @dataclass(frozen=True)
@@ -285,7 +287,7 @@ def _decide(request: SongRequest, path: Path, on_exists: str, digest: str, keep_
     if not path.exists():
         return PlannedSong(request, path, "render", "new", keep_codes)
     if on_exists == "overwrite":
-        return PlannedSong(request, path, "render", "overwrites", keep_codes)
+        return PlannedSong(request, path, "render", OVERWRITES, keep_codes)
     if on_exists == "number":
         return PlannedSong(request, numbered(path), "render", f"{path.name} exists", keep_codes)
     if on_exists == "keep" and is_done(path, request.key(digest)):

@@ -45,6 +45,7 @@ class Song:
         seeds: a take for each, instead of seed and takes.
         tags: labels of the file that are no settings.
         keep_codes: the song is finished only with its codes file.
+        index: its place in a manifest, for names.
     """
 
     id: str
@@ -59,6 +60,7 @@ class Song:
     seeds: tuple[int, ...] = ()
     tags: Mapping[str, str] = field(default_factory=dict)
     keep_codes: bool = False
+    index: int = 0
 
     def value(self, name: str) -> Any:
         return self.settings[name].value

@@ -119,6 +119,10 @@ def test_keep_codes_finds_out_what_is_missing(music3: Music3, kept: Callable[[st
     assert (planned["action"], planned["reason"]) == ("render", "finished, but without its codes")
     ok(music3, *again[:-2])
     assert codes_path(first).read_bytes() == codes  # the same song, the same codes file
+    # Another song under the same name takes the codes along.
+    again = ("render", *SONG, *COMMON, "--seed", 77, "--on-exists", "overwrite", "-o", first)
+    ok(music3, *again)
+    assert read_codes(codes_path(first)).record["settings"]["seed"] == 77
 
 
 @pytest.mark.parametrize(

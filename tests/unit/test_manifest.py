@@ -150,6 +150,23 @@ def test_a_matrix_is_a_song_for_each_choice() -> None:
     ]
 
 
+def test_a_switch_that_says_no_stands_beside_words() -> None:
+    manifest = manifest_of("lyrics,instrumental,max_duration\na.txt,false,\n,true,20\n", ".csv")
+    assert manifest.faults == () and [entry.is_on("instrumental") for entry in manifest.entries] == [False, True]
+    manifest = manifest_of("defaults: {lyrics: a.txt}\nsongs:\n- {instrumental: false}\n- {instrumental: true}\n")
+    assert manifest.faults == () and [entry.get("lyrics") is not None for entry in manifest.entries] == [True, False]
+    both = manifest_of("songs:\n- {lyrics: a.txt, matrix: {instrumental: [false, true]}}\n")
+    assert [entry.get("lyrics") is not None for entry in both.entries] == [True, False]
+    assert lines_of(manifest_of("songs:\n- {lyrics: a.txt,\n  instrumental: true}\n"))[0][0] == 3
+
+
+def test_an_entry_with_faults_keeps_its_place() -> None:
+    """Names with {index} are the same before and after it is mended."""
+    text = "songs:\n- {lyrics: a.txt, matrix: {seed: [1, 2]}}\n- {lyrics: b.txt, SEED: 3}\n- {lyrics: c.txt}\n"
+    assert [entry.index for entry in manifest_of(text.replace("SEED", "sed")).entries] == [1, 2, 4]
+    assert [entry.index for entry in manifest_of(text.replace("SEED", "seed")).entries] == [1, 2, 3, 4]
+
+
 def test_the_spellings_ask_for_the_same() -> None:
     song = {"id": "a", "title": "1999", "lyrics": "a.txt", "seeds": [3, 9], "tags": {"genre": "Folk"}, "dither": False}
     texts = {
@@ -179,6 +196,9 @@ def test_the_spellings_ask_for_the_same() -> None:
         (".yaml", "", [0]),
         (".yaml", "songs: []\n", [0]),
         (".yaml", "title: x\n", [1]),
+        (".yaml", "songs:\n- lyrics: '-'\n- {lyrics: a, caption_file: '-'}\n", [2, 3]),
+        (".yaml", "songs:\n- lyrics: a\n  matrix:\n    caption: [b]\n    caption_file: [c]\n", [4]),
+        (".csv", "lyrics,,\na.txt,,\nb.txt,,words\n", [3]),
     ],
 )
 def test_lines_of_mistakes(ending: str, text: str, expected: list[int]) -> None:

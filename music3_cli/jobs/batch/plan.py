@@ -13,7 +13,7 @@ from music3_cli.checkpoint.inventory import Checkpoint
 from music3_cli.errors import InputError, ManyErrors, Music3Error, OutputError, UsageError
 from music3_cli.jobs.manifest_songs import ManifestSongs, Unusable
 from music3_cli.jobs.naming import fill_template
-from music3_cli.jobs.plan import PlannedSong, Planner, check_folders, draw_seed, name_fields
+from music3_cli.jobs.plan import OVERWRITES, PlannedSong, Planner, check_folders, draw_seed, name_fields
 from music3_cli.jobs.sidecar import differences, has_codes, is_done, read_sidecar, sidecar_path
 from music3_cli.jobs.songs import Song
 from music3_cli.song.delivery import make_delivery
@@ -153,7 +153,7 @@ def make_batch_plan(
         parts = error.errors if isinstance(error, ManyErrors) else (error,)
         songs.append(Unusable(id, song.value("title"), song.value("artist"), tuple(parts)))
 
-    for index, song in enumerate(manifest.songs, start=1):
+    for song in manifest.songs:
         if isinstance(song, Unusable):
             songs.append(song)
             continue
@@ -165,7 +165,7 @@ def make_batch_plan(
                 )
             usual = "{id}-take{take}.{ext}" if song.takes > 1 else "{id}.{ext}"
             path = str(folder).replace("{", "{{").replace("}", "}}") + "/" + (template or usual)
-            takes = planner.takes(song, index, path, partial(_seed, template=path, index=index))
+            takes = planner.takes(song, song.index, path, partial(_seed, template=path))
             planner.notes += song.notes
             planner.warnings += song.warnings
             for request, file in takes:
@@ -208,7 +208,7 @@ def make_batch_plan(
     return plan
 
 
-def _seed(song: Song, template: str, index: int) -> tuple[int, list[str]]:
+def _seed(song: Song, template: str) -> tuple[int, list[str]]:
     """The first take's seed. One that is to be random is drawn once: later runs take it from a file that is there.
 
     Raises:
@@ -223,7 +223,7 @@ def _seed(song: Song, template: str, index: int) -> tuple[int, list[str]]:
             )
         delivery = make_delivery(song.settings, None)
         for take in range(1, song.takes + 1):
-            sidecar = read_sidecar(fill_template(template, name_fields(song, index, take, "", delivery))) or {}
+            sidecar = read_sidecar(fill_template(template, name_fields(song, song.index, take, "", delivery))) or {}
             drawn = sidecar.get("settings", {}).get("seed")
             if isinstance(drawn, int) and drawn >= take - 1:
                 return drawn - take + 1, []
@@ -241,7 +241,7 @@ def _decide(request: SongRequest, path: Path, digest: str, on_exists: str, keep_
     if not path.exists():
         return render("missing: its sidecar is there" if sidecar_path(path).exists() else "new")
     if on_exists == "overwrite":
-        return render("overwrites")
+        return render(OVERWRITES)
     if is_done(path, request.key(digest)):
         if keep_codes and not has_codes(path):
             return render("changed: finished, but without its codes")

@@ -29,9 +29,9 @@ from music3_cli.jobs.engine import EngineSpec
 from music3_cli.jobs.executors.foreman import Foreman, Stop
 from music3_cli.jobs.machine import RunsOn
 from music3_cli.jobs.page import write_page
-from music3_cli.jobs.plan import PlannedSong, longest_first
+from music3_cli.jobs.plan import OVERWRITES, PlannedSong, longest_first
 from music3_cli.jobs.run import check_writable_folder
-from music3_cli.jobs.sidecar import is_done
+from music3_cli.jobs.sidecar import has_codes, is_done
 
 EXECUTORS = ("local", "ray")
 
@@ -116,7 +116,9 @@ def _as_it_is_now(plan: BatchPlan) -> BatchPlan:
     digest = plan.checkpoint.digest
 
     def now(song: PlannedSong) -> PlannedSong:
-        if song.action == "render" and song.reason == "new" and is_done(song.path, song.request.key(digest)):
+        if song.action == "keep" or song.reason == OVERWRITES or not is_done(song.path, song.request.key(digest)):
+            return song
+        if has_codes(song.path) or not song.keep_codes:
             return replace(song, action="keep", reason="finished meanwhile")
         return song
 

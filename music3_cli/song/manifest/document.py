@@ -273,6 +273,9 @@ def _csv_rows_as_tables(document: Document) -> Iterator[Node]:
         if name and name in names[:index]:
             document.faults.append(document.fault(f"two columns are named {name}", cell.start, "Rename one of them."))
     for row in rows[1:]:
+        if lost := next((cell for name, cell in zip(names, row, strict=False) if not name and cell.text.strip()), None):
+            document.faults.append(document.fault("a cell in a column without a name", lost.start, "Name the column."))
+            continue
         if len(row) > len(names) and any(cell.text.strip() for cell in row[len(names) :]):
             what = f"{len(row)} cells for {len(names)} columns"
             document.faults.append(document.fault(what, row[0].start, "Quote text that has a comma in it."))

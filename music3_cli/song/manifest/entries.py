@@ -22,6 +22,7 @@ MOST_SONGS = 1_000_000
 WORDS = ("lyrics", "lyrics_text", "instrumental")
 TOGETHER = (("caption", "caption_file"), ("seeds", "seed"), ("seeds", "takes"), ("as_is", "fix_lyrics"))
 """Fields of which one table may have only one."""
+SWITCHES = ("instrumental", "as_is", "fix_lyrics")
 REPLACED = {
     **dict.fromkeys(WORDS, WORDS),
     "seeds": ("seed", "takes"),
@@ -52,6 +53,8 @@ class Entry:
 
     Attributes:
         number: of the song in the manifest, counted from 1; all songs of a matrix have one.
+        index: of this song among all, counted from 1. An entry with faults counts as one, so that the files of those
+            behind it keep their names when it is mended.
         where: `file:line`.
         own, defaults: its fields, the stronger first.
         choice: what a matrix chose for it, a word a field.
@@ -62,6 +65,7 @@ class Entry:
     own: Fields
     defaults: Fields
     choice: tuple[str, ...] = ()
+    index: int = 0
 
     def get(self, name: str) -> Value | None:
         return self.own.get(name) or self.defaults.get(name)
@@ -178,28 +182,35 @@ class _Reader:
         self._check_together(defaults)
         found: list[Entry] = []
         ids: dict[str, tuple[int, int]] = {}
+        index = 0
         for number, song in enumerate(songs.items, start=1):
-            if not isinstance(song, Table) or song.start in self._bad:
-                continue
-            before = len(self._document.faults)
-            self._check_together(song)
-            if (name := song.items.get("id")) is not None:
-                first, at = ids.setdefault(_text(name).strip(), (number, name.start))
-                if first != number:
-                    line = self._document.line(at)
-                    self.fault(f"id {_short(_text(name))} stands twice (first on line {line})", song.start)
-            own = self._fields(song, SongFields)
-            kept = {key: value for key, value in shared.items() if not _is_replaced(key, own)}
-            if not any(key in own or key in kept for key in WORDS) and not self._in_matrix(song, defaults):
-                what = "a song has no words: lyrics, lyrics_text or instrumental was expected"
-                self.fault(what, song.start)
-            entry = Entry(number, self._where(song.start), own, kept)
-            if len(self._document.faults) == before:
-                found += self._expanded(entry, song, defaults)
+            of_entry = list(self._entry(number, song, shared, defaults, ids))
+            found += (replace(entry, index=index + place) for place, entry in enumerate(of_entry, start=1))
+            index += max(1, len(of_entry))
             if len(found) > MOST_SONGS:
                 self.fault(f"more than {MOST_SONGS:,} songs", song.start, "Split the manifest.")
                 break
         return found
+
+    def _entry(
+        self, number: int, song: Node, shared: Fields, defaults: Table, ids: dict[str, tuple[int, int]]
+    ) -> Iterator[Entry]:
+        """The songs of one entry; none where anything is wrong with it."""
+        if not isinstance(song, Table) or song.start in self._bad:
+            return
+        before = len(self._document.faults)
+        self._check_together(song)
+        if (name := song.items.get("id")) is not None:
+            first, at = ids.setdefault(_text(name).strip(), (number, name.start))
+            if first != number:
+                line = self._document.line(at)
+                self.fault(f"id {_short(_text(name))} stands twice (first on line {line})", song.start)
+        own = self._fields(song, SongFields)
+        kept = _without_replaced(shared, own)
+        if not (any(name in own or name in kept for name in WORDS) or self._in_matrix(song, defaults)):
+            self.fault("a song has no words: lyrics, lyrics_text or instrumental was expected", song.start)
+        if len(self._document.faults) == before:
+            yield from self._expanded(Entry(number, self._where(song.start), own, kept), song, defaults)
 
     def _where(self, offset: int) -> str:
         return f"{self._document.source.name}:{self._document.line(offset)}"
@@ -220,7 +231,7 @@ class _Reader:
         return Value(content, "", self._where(node.start), lambda _: (self._document.line(node.start), 1))
 
     def _check_together(self, table: Table) -> None:
-        given = {name for name, node in table.items.items() if plain(node) is not None}
+        given = {name for name, node in table.items.items() if plain(node) is not None and not _is_off(name, node)}
         words = [name for name in WORDS if name in given]
         if len(words) > 1:
             self.fault(f"{' and '.join(words)}: one of them was expected", table.items[words[1]].start)
@@ -248,18 +259,16 @@ class _Reader:
             self.fault(f"matrix: more than {MOST_SONGS:,} songs", matrix.start)
             return
         for chosen in product(*(enumerate(values, start=1) for values in axes.values())):
-            own = dict(entry.own)
-            words = []
+            own, words = entry.own, []
             for name, (number, value) in zip(axes, chosen, strict=True):
-                own = {key: item for key, item in own.items() if key not in REPLACED.get(name, ())}
-                own[name] = value
+                own = {**_without_replaced(own, {name: value}), name: value}
                 words.append(_choice_word(name, number, value))
-            kept = {key: item for key, item in entry.defaults.items() if not _is_replaced(key, own)}
-            yield replace(entry, own=own, defaults=kept, choice=tuple(words))
+            yield replace(entry, own=own, defaults=_without_replaced(entry.defaults, own), choice=tuple(words))
 
     def _axes(self, matrix: Table) -> dict[str, list[Value]] | None:
         """Each axis's values; None where any of them is wrong."""
         before = len(self._document.faults)
+        self._check_together(matrix)
         axes: dict[str, list[Value]] = {}
         for name, values in matrix.items.items():
             at = matrix.keys[name]
@@ -293,8 +302,15 @@ def _walk(table: Table, path: Sequence[int | str]) -> tuple[Node, int, type[Base
     return node, offset, model
 
 
-def _is_replaced(name: str, own: Mapping[str, object]) -> bool:
-    return any(name in REPLACED.get(key, ()) for key in own)
+def _is_off(name: str, value: Node | Value) -> bool:
+    """Whether it is a switch among words that says no: words may stand beside it."""
+    return name in SWITCHES and not isinstance(value, Items | Table) and str(value.value).lower() == "false"
+
+
+def _without_replaced(weaker: Fields, stronger: Fields) -> Fields:
+    """The weaker fields that still count beside the stronger ones."""
+    gone = {other for name, value in stronger.items() if not _is_off(name, value) for other in REPLACED.get(name, ())}
+    return {name: value for name, value in weaker.items() if name not in gone}
 
 
 def _short(text: str) -> str:

@@ -31,6 +31,12 @@ def _plain_text(value: object) -> object:
     return value
 
 
+def _file_name(value: object) -> object:
+    if str(_plain_text(value)).strip() == "-":
+        raise ValueError("a file was expected; standard input is not part of a manifest")
+    return value
+
+
 def _whole_table(value: object) -> object:
     if not isinstance(value, dict) or any(isinstance(item, list | dict) for item in value.values()):
         raise ValueError("a table of plain values was expected")
@@ -88,6 +94,7 @@ def _template(value: str) -> str:
 
 
 Text = Annotated[Any, AfterValidator(_plain_text), WithJsonSchema({**_PLAIN})]
+File = Annotated[Any, AfterValidator(_file_name), WithJsonSchema({**_PLAIN})]
 Switch = Annotated[Any, AfterValidator(_switch), WithJsonSchema({**_SWITCH})]
 
 
@@ -107,7 +114,7 @@ class DefaultFields(_Fields):
     tags: Annotated[Any, AfterValidator(_file_tags), WithJsonSchema({"type": "object"})] = Field(
         None, description=f"More tags of the file: {', '.join(FILE_TAGS)}."
     )
-    lyrics: Text = Field(None, description="Lyrics file; a relative path begins at the manifest's folder.")
+    lyrics: File = Field(None, description="Lyrics file; a relative path begins at the manifest's folder.")
     lyrics_text: Text = Field(None, description="The words themselves, instead of a file. No front matter.")
     instrumental: Switch = Field(None, description="No lyrics: a sheet of sections for max_duration.")
     fix_lyrics: Switch = Field(None, description="Mend the lyrics as `music3 lint --fix` does.")
@@ -115,7 +122,7 @@ class DefaultFields(_Fields):
     caption: Annotated[Any, _setting("caption"), WithJsonSchema({**_TEXT})] = Field(
         None, description="Description of the music."
     )
-    caption_file: Text = Field(None, description="File with the description, found as lyrics are.")
+    caption_file: File = Field(None, description="File with the description, found as lyrics are.")
     preset: Text = Field(None, description="Named description; see `music3 presets list`.")
     set: Annotated[Any, AfterValidator(_whole_table), WithJsonSchema({"type": "object"})] = Field(
         None, description="Values for the preset's placeholders, such as {bpm: 92}."
