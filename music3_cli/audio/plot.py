@@ -27,14 +27,23 @@ _ROWS = 360
 _LEFT, _RIGHT, _SEAM, _FAULT = "#2f6f9f", "#a2583b", "#555555", "#d62728"
 
 
-def check_plottable() -> None:
-    """Raise `UsageError` without matplotlib."""
+def check_plottable(flag: str, path: Path, *endings: str) -> None:
+    """Everything that could keep a picture from being drawn, found before minutes of work for it.
+
+    Raises:
+        UsageError: matplotlib is missing, or the file has none of these endings.
+        OutputError: there is no such folder.
+    """
     try:
         import matplotlib  # noqa: F401
     except ImportError:
         raise UsageError(
-            "--plot needs matplotlib, which is not installed", hint="pip install 'music3[plot]', or leave --plot out."
+            f"{flag} needs matplotlib, which is not installed", hint=f"pip install 'music3[plot]', or leave {flag} out."
         ) from None
+    if path.suffix.lower() not in endings:
+        raise UsageError(f"{flag} {path}: a file name ending in {' or '.join(endings)} was expected")
+    if not path.absolute().parent.is_dir():
+        raise OutputError(f"{flag} {path}: there is no folder {path.parent}")
 
 
 class Sketch:

@@ -56,14 +56,14 @@ class Tally:
                 pass
 
     def text(self) -> str:
-        """`3 of 12 songs, 0:36 of sound, 2.1x real time, 1:20 left`."""
+        """`3 of 12 songs, 1:20 left, 0:36 of sound, 2.1x real time`."""
         seconds = time.monotonic() - self._since
         text = f"{self.done} of {self.songs} songs"
-        if self.audio_seconds:
-            text += f", {clock(self.audio_seconds)} of sound, {self.audio_seconds / seconds:.1f}x real time"
         if self.done_frames and self.done < self.songs:
             left = clock(seconds * (self.frames - self.done_frames) / self.done_frames)
             text += f", {left} left"
+        if self.audio_seconds:
+            text += f", {clock(self.audio_seconds)} of sound, {self.audio_seconds / seconds:.1f}x real time"
         return text
 
 

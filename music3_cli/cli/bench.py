@@ -10,6 +10,7 @@ import typer
 from music3_cli.cli import console, options
 from music3_cli.cli.bench_acoustic import acoustic
 from music3_cli.cli.bench_song import song
+from music3_cli.errors import UsageError
 
 app = typer.Typer(help="Measure how fast this machine is.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -37,10 +38,16 @@ def talker(
 
     The limit is the reading of all weights, keys and values once, at the read bandwidth measured in the same run.
     """
+    console.configure(as_json=as_json)
     counts, places = _numbers("--songs", songs), _numbers("--contexts", contexts)
+    if talker_dtype not in ("auto", "bf16", "fp32"):
+        raise UsageError(f"--talker-dtype {talker_dtype}: one of auto, bf16, fp32 was expected")
     from music3_cli.checkpoint.locate import find_checkpoint
 
     found = find_checkpoint(checkpoint)
+    most = found.architecture.backbone.max_position_embeddings
+    if max(places) > most:
+        raise UsageError(f"--contexts {contexts}: the talker of {found.name} has {most} positions")
     import torch
 
     from music3_cli.checkpoint.load import load_talker
@@ -82,15 +89,15 @@ def talker(
         box=box.SIMPLE,
     )
     for t in timings:
-        share = f"{t.limit_ms / t.frame_ms:.0%}" if t.limit_ms else "-"
-        row = [str(t.songs), str(t.context), f"{t.frame_ms:.2f}", f"{t.real_time:.1f}", f"{t.limit_ms:.2f} ms", share]
-        table.add_row(*row, f"{t.capture_s:.1f} s", f"{t.memory_bytes / 2**30:.1f} GiB", str(t.kernels))
+        limit = [f"{t.limit_ms:.2f} ms", f"{t.limit_ms / t.frame_ms:.0%}"] if t.limit_ms else ["-", "-"]
+        capture = f"{t.capture_s:.1f} s" if t.capture_s else "-"
+        of_device = [f"{t.memory_bytes / 2**30:.1f} GiB", str(t.kernels)] if where.type == "cuda" else ["-", "-"]
+        row = [str(t.songs), str(t.context), f"{t.frame_ms:.2f}", f"{t.real_time:.1f}", *limit, capture, *of_device]
+        table.add_row(*row)
     console.show(table)
 
 
 def _numbers(flag: str, text: str) -> list[int]:
-    from music3_cli.errors import UsageError
-
     try:
         numbers = [int(part) for part in text.split(",")]
     except ValueError:

@@ -30,6 +30,7 @@ def acoustic(
     The share is of the rate of the block's largest matrix product, measured in the same run with the same precision.
     Errors are against fp32, on windows of random frames.
     """
+    console.configure(as_json=as_json)
     names = _policies(precision)
     from music3_cli.checkpoint.locate import find_checkpoint
 

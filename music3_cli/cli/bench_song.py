@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from music3_cli.cli import console, options
+
+if TYPE_CHECKING:
+    from music3_cli.jobs.bench import SongTiming
 
 SHEET = """[Intro]
 [Verse]
@@ -48,7 +51,7 @@ def song(
     if timeline is not None:
         from music3_cli.audio.plot import check_plottable
 
-        check_plottable()
+        check_plottable("--timeline", timeline, ".png", ".svg")
     import tempfile
     from dataclasses import asdict
 
@@ -68,11 +71,15 @@ def song(
         sheet = Path(folder) / "bench.txt"
         sheet.write_text(SHEET, encoding="utf-8")
         timing = time_songs(found, on, str(sheet), seconds, songs, settings)
-    if timeline is not None:
-        draw_timeline(timing, timeline, f"{songs} song{'s' * (songs != 1)}, {timing.placement}")
     if as_json:
         console.document({"checkpoint": found.name, "real_time": timing.real_time, **asdict(timing)})
-        return
+    else:
+        _show(timing, songs)
+    if timeline is not None:
+        draw_timeline(timing, timeline, f"{songs} song{'s' * (songs != 1)}, {timing.placement}")
+
+
+def _show(timing: SongTiming, songs: int) -> None:
     console.data(f"placement: {timing.placement}")
     console.data(f"weights loaded in {timing.load_seconds:.1f} s, warmed up in {timing.warm_up_seconds:.1f} s")
     console.data(

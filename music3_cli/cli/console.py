@@ -93,6 +93,7 @@ def lasting_streams() -> Iterator[None]:
     """
     global _data_is_lost
     _data_is_lost = False
+    configure()
     with ExitStack() as stack:
         out = sys.stdout or stack.enter_context(Path(os.devnull).open("w"))
         talk = sys.stderr or stack.enter_context(Path(os.devnull).open("w"))

@@ -62,13 +62,9 @@ def _new_sketch(file: Path, plot: Path) -> Sketch:
     import soundfile
 
     from music3_cli.audio.plot import Sketch, check_plottable
-    from music3_cli.errors import InputError, OutputError, UsageError
+    from music3_cli.errors import InputError
 
-    check_plottable()
-    if plot.suffix.lower() != ".png":
-        raise UsageError(f"--plot {plot}: a file name ending in .png was expected")
-    if not plot.absolute().parent.is_dir():
-        raise OutputError(f"--plot {plot}: there is no folder {plot.parent}")
+    check_plottable("--plot", plot, ".png")
     if not file.is_file():
         raise InputError(f"{file}: no such file")
     try:

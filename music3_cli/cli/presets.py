@@ -29,6 +29,7 @@ def list_presets(as_json: Json = False) -> None:
 
     A preset of your own that cannot be read is told about and left out.
     """
+    console.configure(as_json=as_json)
     from music3_cli.errors import InputError
     from music3_cli.song.presets import load_preset, preset_paths, user_folder
 
@@ -98,6 +99,7 @@ def show(
     as_json: Json = False,
 ) -> None:
     """Print a preset's caption with its placeholders filled in, and tell which there are."""
+    console.configure(as_json=as_json)
     from music3_cli.cli.words import parse_set_values
     from music3_cli.errors import InputError, UsageError
     from music3_cli.song.presets import load_preset

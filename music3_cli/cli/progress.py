@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
 HEARTBEAT_SECONDS = 10.0
 JSON_PROGRESS_SECONDS = 1.0
+NARROW = 90
+"""Columns of a terminal on which a bar leaves its room to the text."""
 
 
 class View(ABC):
@@ -79,7 +81,7 @@ class Rate:
         self._started: tuple[float, int] | None = None
 
     def text(self, done: int, ceiling: int) -> str:
-        """`61.0 frames/s, 2.4x real time, at most 0:40 left`; empty before the second measurement."""
+        """`at most 0:40 left, 61.0 frames/s, 2.4x real time`; empty before the second measurement."""
         now = time.monotonic()
         if self._started is None:
             self._started = (now, done)
@@ -89,7 +91,7 @@ class Rate:
             return ""
         speed = (done - first) / (now - since)
         left = clock((ceiling - done) / speed)
-        return f"{speed:.1f} frames/s, {speed / FRAME_RATE:.1f}x real time, at most {left} left"
+        return f"at most {left} left, {speed:.1f} frames/s, {speed / FRAME_RATE:.1f}x real time"
 
 
 class JsonView(View):
@@ -143,11 +145,12 @@ class LiveView(View):
     def __init__(self) -> None:
         from rich.progress import BarColumn, Progress, TextColumn
 
+        terminal = console.stderr_console()
         self._progress: Progress = Progress(
             TextColumn("{task.description}", markup=False),
-            BarColumn(bar_width=24),
-            TextColumn("{task.fields[text]}", markup=False),
-            console=console.stderr_console(),
+            BarColumn(bar_width=24 if terminal.width >= NARROW else 6),
+            TextColumn("{task.fields[text]}", markup=False),  # its end is cut where there is no room
+            console=terminal,
             transient=True,
         )
 
@@ -189,19 +192,19 @@ class Bars(LiveView):
             case LoadFinished():
                 self._remove("load", "")
             case TalkerStarted():
-                self._bar("talker", event.song, f"{event.song}  talker", event.ceiling_frames)
+                self._bar("talker", event.song, f"talker {event.song}", event.ceiling_frames)
             case TalkerProgress():
                 rate = self._rates.setdefault(event.song, Rate()).text(event.frames, event.ceiling_frames)
-                self._move("talker", event.song, event.frames, f"{event.frames} frames, {rate}" if rate else "")
+                self._move("talker", event.song, event.frames, f"{rate}, {event.frames} frames" if rate else "")
             case TalkerFinished():
                 self._remove("talker", event.song)
             case AcousticStarted():
                 self._acoustic_since[event.song] = time.monotonic()
-                self._bar("acoustic", event.song, f"{event.song}  acoustic", event.windows * event.steps)
+                self._bar("acoustic", event.song, f"acoustic {event.song}", event.windows * event.steps)
             case AcousticProgress():
                 done, total = event.window * event.steps + event.step, event.windows * event.steps
                 left = clock((time.monotonic() - self._acoustic_since[event.song]) * (total - done) / done)
-                text = f"window {event.window + 1}/{event.windows}, step {event.step}/{event.steps}, {left} left"
+                text = f"{left} left, window {event.window + 1}/{event.windows}, step {event.step}/{event.steps}"
                 self._move("acoustic", event.song, done, text)
                 self._progress.update(self._tasks["acoustic", event.song], total=total)
             case SongFinished() | SongFailed():

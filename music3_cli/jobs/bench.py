@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from music3_cli.checkpoint.inventory import Checkpoint
-from music3_cli.errors import Music3Error, UsageError
+from music3_cli.errors import Music3Error, OutputError
 from music3_cli.events import (
     LoadFinished,
     PlacementChosen,
@@ -198,11 +198,8 @@ def draw_timeline(timing: SongTiming, path: Path, title: str) -> None:
     """Both stages over time, a row a song and stage.
 
     Raises:
-        UsageError: matplotlib is missing, or knows no format of this ending.
+        OutputError: it cannot be written.
     """
-    from music3_cli.audio.plot import check_plottable
-
-    check_plottable()
     from matplotlib.figure import Figure
 
     songs = list(dict.fromkeys(span.song for span in timing.spans))
@@ -227,8 +224,8 @@ def draw_timeline(timing: SongTiming, path: Path, title: str) -> None:
     figure.legend(loc="outside lower right", fontsize=7, ncols=2)
     try:
         figure.savefig(path, dpi=110)
-    except ValueError as error:
-        raise UsageError(f"--timeline {path}: {error}", hint="A .png or .svg was expected.") from None
+    except OSError as error:
+        raise OutputError(f"--timeline {path}: cannot be written ({error.strerror or error})") from None
 
 
 _COLOURS = {"talker": "#2f6f9f", "acoustic": "#a2583b"}

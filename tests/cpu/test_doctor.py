@@ -1,4 +1,4 @@
-"""`music3 doctor` and `music3 bench song` on the demo checkpoint."""
+"""`music3 doctor`, `music3 bench song` and `music3 bench talker` on the demo checkpoint."""
 
 from __future__ import annotations
 
@@ -56,3 +56,33 @@ def test_bench_song_times_whole_songs(music3: Music3) -> None:
     assert max(span["stop"] for span in timing["spans"]) <= timing["seconds"]
     assert Path("line.svg").read_text().count("acoustic") >= 2
     assert [path.name for path in Path().iterdir()] == ["line.svg"]
+
+
+def test_bench_talker_times_the_step(music3: Music3) -> None:
+    command = ("bench", "talker", "--checkpoint", "demo", "--device", "cpu", "--songs", "1,2", "--contexts", "100")
+    timings = json.loads(music3(*command, "--json").out)["timings"]
+    assert [(timing["songs"], timing["context"]) for timing in timings] == [(1, 100), (2, 100)]
+    for timing in timings:
+        assert timing["real_time"] == pytest.approx(timing["songs"] / 25 / (timing["frame_ms"] / 1000))
+    rows = [
+        line.split() for line in music3(*command).out.splitlines() if line.split()[:2] in (["1", "100"], ["2", "100"])
+    ]
+    assert len(rows) == 2 and all(row[4:] == ["-"] * 5 for row in rows)  # what only a GPU has
+
+
+@pytest.mark.parametrize(
+    ("flags", "code", "message"),
+    [
+        (("talker", "--contexts", "500000"), 2, "the talker of demo has 10240 positions"),
+        (("talker", "--songs", "0"), 2, "whole numbers from 1 on"),
+        (("talker", "--talker-dtype", "fp8"), 2, "one of auto, bf16, fp32"),
+        (("song", "--timeline", "x.xyz"), 2, "ending in .png or .svg"),
+        (("song", "--timeline", "no/such/x.png"), 7, "there is no folder no/such"),
+        (("song", "--seconds", "-1"), 2, "from 0.04 s to 6:00"),
+    ],
+)
+def test_bench_refuses_before_it_measures(music3: Music3, flags: tuple[str, ...], code: int, message: str) -> None:
+    if "--timeline" in flags:
+        pytest.importorskip("matplotlib")
+    ran = music3("bench", *flags, "--checkpoint", "demo", "--device", "cpu")
+    assert ran.code == code and message in ran.err and ran.out == ""
