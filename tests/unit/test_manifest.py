@@ -160,6 +160,16 @@ def test_a_switch_that_says_no_stands_beside_words() -> None:
     assert lines_of(manifest_of("songs:\n- {lyrics: a.txt,\n  instrumental: true}\n"))[0][0] == 3
 
 
+def test_rows_without_cells_are_no_songs() -> None:
+    manifest = manifest_of("lyrics,title\na.txt,A\n,\n , \nb.txt,B\n,\n", ".csv")
+    assert manifest.faults == () and [entry.get("lyrics").text for entry in manifest.entries] == ["a.txt", "b.txt"]  # type: ignore[union-attr]
+
+
+def test_the_same_fault_on_one_line_is_told_once_and_spares_no_song() -> None:
+    manifest = manifest_of("songs: [{lyrics: a, lyrics_text: b}, {lyrics: a, lyrics_text: b}, {lyrics: c}]")
+    assert len(manifest.faults) == 1 and [entry.index for entry in manifest.entries] == [3]
+
+
 def test_an_entry_with_faults_keeps_its_place() -> None:
     """Names with {index} are the same before and after it is mended."""
     text = "songs:\n- {lyrics: a.txt, matrix: {seed: [1, 2]}}\n- {lyrics: b.txt, SEED: 3}\n- {lyrics: c.txt}\n"
@@ -189,9 +199,11 @@ def test_the_spellings_ask_for_the_same() -> None:
     [
         (".jsonl", '{"lyrics": "a"}\n{"lyrics": }\n[1]\n{"lyrics": "b", "sed": 1}\n', [2, 3, 4]),
         (".csv", "lyrics,seed\na.txt,1\nb.txt,x\nc.txt,1,2\n", [3, 4]),
-        (".csv", "lyrics,sed\na.txt,1\n", [2]),
+        (".csv", "lyrics,sed\na.txt,1\nb.txt,2\n", [1]),
+        (".csv", "lyrics;seed\na.txt;1\n", [1]),
+        (".yaml", "songs: [{lyrics: a, lyrics_text: b}, {lyrics: a, lyrics_text: b}]", [1]),
         (".json", '{"songs": [{"lyrics": "a"},\n{"lyrics": "b", "lyrics": "c"}]}', [2]),
-        (".json", "[1, 2]", [1, 1]),
+        (".json", "[1,\n2]", [1, 2]),
         (".yaml", "just words\n", [0]),
         (".yaml", "", [0]),
         (".yaml", "songs: []\n", [0]),

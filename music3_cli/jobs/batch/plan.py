@@ -201,7 +201,7 @@ def make_batch_plan(
         manifest.faults,
         tuple(clashes),
         (*manifest.faults, *errors, *clashes),
-        tuple(planner.notes),
+        tuple(dict.fromkeys(planner.notes)),
         tuple(dict.fromkeys(planner.warnings)),
     )
     check_folders(plan.to_render)

@@ -133,7 +133,8 @@ def _yaml(document: Document) -> Node | None:
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         problem = getattr(error, "problem", None) or getattr(error, "reason", None) or "not readable"
-        what, hint = f"not valid YAML ({problem})", "Quote text that has a colon in it."
+        what = f"not valid YAML ({problem})"
+        hint = "Indent with spaces, not tabs." if "'\\t'" in problem else "Quote text that has a colon in it."
         raise document.fault(what, mark.index if mark else None, hint) from None
     except RecursionError:
         raise document.fault("tables inside tables without end") from None
@@ -269,10 +270,15 @@ def _csv_rows_as_tables(document: Document) -> Iterator[Node]:
     if not rows:
         return
     names = [cell.text.strip() for cell in rows[0]]
+    if len(names) == 1 and (other := next((mark for mark in ";\t|" if mark in names[0]), None)):
+        what = f"cells are separated by {other!r}; commas were expected"
+        raise document.fault(what, rows[0][0].start, "Save the table as CSV with commas and UTF-8.")
     for index, (name, cell) in enumerate(zip(names, rows[0], strict=True)):
         if name and name in names[:index]:
             document.faults.append(document.fault(f"two columns are named {name}", cell.start, "Rename one of them."))
     for row in rows[1:]:
+        if not any(cell.text.strip() for cell in row):
+            continue  # spreadsheets write them behind the last song
         if lost := next((cell for name, cell in zip(names, row, strict=False) if not name and cell.text.strip()), None):
             document.faults.append(document.fault("a cell in a column without a name", lost.start, "Name the column."))
             continue

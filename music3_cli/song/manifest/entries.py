@@ -142,9 +142,15 @@ class _Reader:
     def __init__(self, document: Document) -> None:
         self._document = document
         self._bad: set[int] = set()  # starts of tables with faults
+        self._told: set[str] = set()
+        self._count = 0  # of faults, those that were told before too
 
     def fault(self, what: str, offset: int, hint: str = "") -> None:
-        self._document.faults.append(self._document.fault(what, offset, hint or "docs/manifest.md has every field."))
+        fault = self._document.fault(what, offset, hint or "docs/manifest.md has every field.")
+        self._count += 1
+        if fault.message not in self._told:
+            self._told.add(fault.message)
+            self._document.faults.append(fault)
 
     def validate(self, model: type[BaseModel], table: Table, name: str = "") -> bool:
         """Check a table's fields; says whether all are right."""
@@ -167,6 +173,7 @@ class _Reader:
         if kind == "extra_forbidden":
             near = get_close_matches(last, model.model_fields, n=1)
             known = f"Did you mean {near[0]}?" if near else f"Known fields: {', '.join(model.model_fields)}."
+            offset = 0 if self._document.ending == ".csv" else offset  # a column's name, once and not in every row
             return self.fault(f"unknown field {last!r}", offset, known)
         if kind == "missing":
             return self.fault(f"{last} is missing", offset)
@@ -198,7 +205,7 @@ class _Reader:
         """The songs of one entry; none where anything is wrong with it."""
         if not isinstance(song, Table) or song.start in self._bad:
             return
-        before = len(self._document.faults)
+        before = self._count
         self._check_together(song)
         if (name := song.items.get("id")) is not None:
             first, at = ids.setdefault(_text(name).strip(), (number, name.start))
@@ -209,7 +216,7 @@ class _Reader:
         kept = _without_replaced(shared, own)
         if not (any(name in own or name in kept for name in WORDS) or self._in_matrix(song, defaults)):
             self.fault("a song has no words: lyrics, lyrics_text or instrumental was expected", song.start)
-        if len(self._document.faults) == before:
+        if self._count == before:
             yield from self._expanded(Entry(number, self._where(song.start), own, kept), song, defaults)
 
     def _where(self, offset: int) -> str:
@@ -267,7 +274,7 @@ class _Reader:
 
     def _axes(self, matrix: Table) -> dict[str, list[Value]] | None:
         """Each axis's values; None where any of them is wrong."""
-        before = len(self._document.faults)
+        before = self._count
         self._check_together(matrix)
         axes: dict[str, list[Value]] = {}
         for name, values in matrix.items.items():
@@ -282,7 +289,7 @@ class _Reader:
                 for item in values.items:
                     self.validate(SongFields, Table(item.start, {name: item}, {name: item.start}), name)
                 axes[name] = [self._value(item) for item in values.items]
-        return axes if len(self._document.faults) == before else None
+        return axes if self._count == before else None
 
 
 def _walk(table: Table, path: Sequence[int | str]) -> tuple[Node, int, type[BaseModel]]:
