@@ -25,7 +25,7 @@ A manifest names the songs of a batch: `music3 batch album.yaml -o out/album`. O
 |---|---|
 | `.yaml`, `.yml`, `.json` | a table with `songs`, or just the list of songs |
 | `.jsonl` | one song a line, each a JSON object |
-| `.csv` | the first row names fields, every other row is a song; an empty cell is a field that is not given; `tags.genre` and `set.bpm` are columns for what stands in tables; `seeds` are written as `3 9 27` |
+| `.csv` | the first row names fields, every other row is a song; an empty cell is a field that is not given; `tags.genre` and `set.bpm` are columns for what stands in tables; `seeds` are written as `3 9 27`; commas between cells; rows without any are skipped |
 
 Everything is checked before a weight is loaded, and every mistake is reported at once with file and line. A setting
 is taken from the first of these that has it: flag, the song, `defaults`, the lyrics file's front matter, the preset,

@@ -76,7 +76,7 @@ def differences(audio: Path, settings: Mapping[str, object], checkpoint_digest: 
     for name, wanted in settings.items():
         if isinstance(there, dict) and there.get(name) != wanted:
             short = name not in ("lyrics", "caption")
-            parts.append(f"{name} {there.get(name)} there, {wanted} wanted" if short else f"another {name}")
+            parts.append(f"{name} {there.get(name)} there, {wanted} wanted" if short else f"other words in its {name}")
     if sidecar.get("checkpoint", {}).get("digest") != checkpoint_digest:
         parts.append("another checkpoint")
     if sidecar.get("audio_revision") != AUDIO_REVISION:
