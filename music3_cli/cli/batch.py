@@ -165,6 +165,7 @@ def _plan(
     how: How,
 ) -> BatchPlan:
     from music3_cli.checkpoint.locate import find_checkpoint
+    from music3_cli.errors import CheckpointError, ManyErrors
     from music3_cli.jobs.batch.plan import make_batch_plan
     from music3_cli.jobs.manifest_songs import read_manifest_songs
 
@@ -177,7 +178,12 @@ def _plan(
         return "full" if how.executor == "ray" else how.first.default_weights(found)
 
     songs = read_manifest_songs(manifest, flags, strict)
-    found = find_checkpoint(checkpoint)
+    try:
+        found = find_checkpoint(checkpoint)
+    except CheckpointError as error:
+        if songs.errors:  # they can be mended before there is a checkpoint
+            raise ManyErrors([*songs.errors, error]) from None
+        raise
     return make_batch_plan(songs, found, default_dtype, default_weights, output, choices)
 
 

@@ -22,6 +22,9 @@ _stdout: TextIO | None = None
 """The real one while stdout is guarded."""
 _data_is_lost = False
 
+MOST_ERRORS = 100
+"""That are shown of many; a mistake that ten thousand lines have is understood before."""
+
 
 def configure(*, verbose: bool = False, as_json: bool = False) -> None:
     """Set once by a command: tracebacks for expected errors, errors as JSON records too."""
@@ -144,7 +147,7 @@ def talk(text: str = "") -> None:
 
 def tell(text: str) -> None:
     """One paragraph to stderr, wrapped between words on a terminal."""
-    stderr_console().print(text, markup=False)
+    stderr_console().print(text)
 
 
 def on_terminal() -> bool:
@@ -154,9 +157,14 @@ def on_terminal() -> bool:
 
 def width() -> int:
     """Columns of the terminal that stdout is."""
+    return _console().width
+
+
+def _console(**options: Any) -> Console:
+    """rich, which shows names as they are: `[x]` is no style there, and `:100:` no picture."""
     from rich.console import Console
 
-    return Console().width
+    return Console(highlight=False, markup=False, emoji=False, **options)
 
 
 def raw_data(text: str) -> None:
@@ -171,32 +179,33 @@ def raw_data(text: str) -> None:
 
 def stderr_console() -> Console:
     """rich on stderr; colours only where the terminal and NO_COLOR allow."""
-    from rich.console import Console
-
-    return Console(stderr=True, highlight=False, soft_wrap=not sys.stderr.isatty())
+    return _console(stderr=True, soft_wrap=not sys.stderr.isatty())
 
 
 def show(renderable: RenderableType) -> None:
     """A table or the like to stdout; in a pipe its full width, without colours."""
-    from rich.console import Console
-
-    width = None if sys.stdout.isatty() else max(120, int(os.environ.get("COLUMNS") or 0))
-    Console(highlight=False, width=width).print(renderable)
+    _console(width=_table_width(sys.stdout)).print(renderable)
 
 
 def show_talk(renderable: RenderableType) -> None:
     """A table or the like to stderr."""
-    from rich.console import Console
+    _console(stderr=True, width=_table_width(sys.stderr)).print(renderable)
 
-    width = None if sys.stderr.isatty() else max(120, int(os.environ.get("COLUMNS") or 0))
-    Console(stderr=True, highlight=False, width=width).print(renderable)
+
+def _table_width(stream: TextIO) -> int | None:
+    """None for the terminal's own."""
+    columns = os.environ.get("COLUMNS", "")
+    return None if stream.isatty() else max(120, int(columns) if columns.isdecimal() else 0)
 
 
 def report(error: BaseException) -> int:
     """Tell an error and return its exit code."""
     if isinstance(error, ManyErrors):
-        for part in error.errors:
+        shown = error.errors if _json else error.errors[:MOST_ERRORS]
+        for part in shown:
             _report_one(part)
+        if len(shown) < len(error.errors):
+            talk(f"… and {len(error.errors) - len(shown)} more; --json tells them all")
         talk(f"{len(error.errors)} errors")
     elif isinstance(error, Music3Error):
         _report_one(error)
@@ -212,8 +221,8 @@ def report(error: BaseException) -> int:
 def _report_one(error: Music3Error) -> None:
     if _json:
         record({"event": "error", "message": error.message, "hint": error.hint, "exit_code": error.exit_code})
-    console = stderr_console()
-    console.print("[bold red]error[/]:", end=" ")
-    console.print(error.message, markup=False)
+    terminal = stderr_console()
+    terminal.print("error", style="bold red", end="")
+    terminal.print(f": {error.message}")
     if error.hint:
-        console.print(f"  {error.hint}", markup=False)
+        terminal.print(f"  {error.hint}")

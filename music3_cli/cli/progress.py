@@ -168,7 +168,7 @@ class LiveView(View):
         if isinstance(event, SongFinished | SongKept) and not console.on_terminal():
             console.data(event.path)  # on a terminal a line says it
         for line in lines:
-            self._progress.console.print(line, markup=False)
+            self._progress.console.print(line)
 
 
 class Bars(LiveView):

@@ -118,7 +118,7 @@ class _View:
 
     def _say(self, line: str) -> None:
         if self._progress is not None:
-            self._progress.console.print(line, markup=False)
+            self._progress.console.print(line)
         else:
             console.talk(line)
 

@@ -51,6 +51,11 @@ class ManifestSongs:
     songs: tuple[Song | Unusable, ...]
     faults: tuple[Music3Error, ...]
 
+    @property
+    def errors(self) -> list[Music3Error]:
+        """All that is wrong with it and its songs."""
+        return [*self.faults, *(error for song in self.songs if isinstance(song, Unusable) for error in song.errors)]
+
 
 def read_manifest_songs(path: Path, flags: Mapping[str, object], strict: bool) -> ManifestSongs:
     """Read a manifest and every file that it names; everything that is wrong comes back with it.

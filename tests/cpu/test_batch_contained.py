@@ -108,6 +108,15 @@ def test_ids_and_takes_do_not_depend_on_what_is_skipped(music3: Music3) -> None:
     assert statuses() == {"x": "rendered", "x-2": "kept"}
 
 
+def test_songs_that_the_manifest_no_longer_names_are_told_and_left_alone(music3: Music3) -> None:
+    assert "left alone" not in music3("batch", manifest_of("id: a", "id: b"), *FLAGS, "-o", "out").err
+    before = {path.name: path.read_bytes() for path in Path("out").glob("a.wav*")}
+    Path("out/notes.json").write_text("{}")  # nobody's song
+    ran = music3("batch", manifest_of("id: c", "id: b"), *FLAGS, "-o", "out")
+    assert ran.code == 0 and "note: left alone, as the manifest does not name it: out/a.wav\n" in ran.err
+    assert {path.name: path.read_bytes() for path in Path("out").glob("a.wav*")} == before
+
+
 def test_a_take_that_cannot_be_is_skipped_alone(music3: Music3) -> None:
     Path("out").mkdir()
     Path("out/a-take2.wav").write_bytes(b"not ours")

@@ -16,7 +16,7 @@ from music3_cli.jobs.naming import fill_template
 from music3_cli.jobs.plan import OVERWRITES, PlannedSong, Planner, check_folders, draw_seed, name_fields
 from music3_cli.jobs.sidecar import differences, has_codes, is_done, read_sidecar, sidecar_path
 from music3_cli.jobs.songs import Song
-from music3_cli.song.delivery import make_delivery
+from music3_cli.song.delivery import ENDINGS, make_delivery
 from music3_cli.song.manifest.template import check_song_template, fields_of, with_ending
 from music3_cli.song.request import SongRequest
 
@@ -188,6 +188,8 @@ def make_batch_plan(
             name = what.replace("_", " ")
             clashes.append(InputError(f"{manifest.path}: {name} {' and '.join(values)}: one for all was expected"))
     errors = [error for song in songs if isinstance(song, Unusable) for error in song.errors]
+    if not errors and not manifest.faults:
+        planner.notes += _about_others([song.path for song in songs if isinstance(song, PlannedSong)])
     shard = choices.shard
     mine = [song for number, song in enumerate(songs) if number % shard.count == shard.index]
     plan = BatchPlan(
@@ -254,6 +256,22 @@ def _decide(request: SongRequest, path: Path, digest: str, on_exists: str, keep_
     if on_exists == "error":
         raise OutputError(f"{path}: exists and is another song (the policy is error)")
     return render(f"changed: {differences(path, request.audio_settings(), digest)}")
+
+
+def _about_others(paths: Sequence[Path]) -> list[str]:
+    """A note about songs of music3's in the same folders that the manifest does not name: other ids or another template
+    leave them behind.
+    """
+    own, others = set(paths), list[Path]()
+    for folder in sorted({path.parent for path in own}):
+        for sidecar in sorted(folder.glob("*.json")):
+            audio = sidecar.with_suffix("")
+            song = audio not in own and audio.suffix.lower().lstrip(".") in ENDINGS and audio.is_file()
+            others += [audio] if song and read_sidecar(audio) is not None else []
+    if not others:
+        return []
+    names = ", ".join(str(path) for path in others[:3]) + (", …" if len(others) > 3 else "")
+    return [f"left alone, as the manifest does not name {'them' if len(others) > 1 else 'it'}: {names}"]
 
 
 def _chosen(
