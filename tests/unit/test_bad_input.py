@@ -399,37 +399,3 @@ def test_an_error_as_json(music3: Music3) -> None:
 
 def test_a_traceback_only_when_asked(music3: Music3) -> None:
     assert "Traceback" in music3("render", "nope.txt", "-v").err
-
-
-ONE_MISTAKE_EACH = """
-render no.txt
-batch no.yaml
-verify no-folder
-convert no-folder out
-download --repo nothing
-doctor --placement x
-bench talker --songs 0
-bench song --steps x
-bench acoustic --precision x
-inspect checkpoint no-folder
-inspect prompt no.txt
-inspect song no.wav
-presets show no-such
-"""
-
-
-@pytest.mark.parametrize("command", ONE_MISTAKE_EACH.strip().splitlines())
-def test_with_json_an_error_is_a_record_too(music3: Music3, command: str) -> None:
-    ran = music3(*command.split(), "--json")
-    last = json.loads(ran.out.splitlines()[-1])
-    assert last["event"] == "error" and last["exit_code"] == ran.code != 0 and last["message"] in ran.err
-
-
-def test_names_are_shown_as_they_are(music3: Music3) -> None:
-    """Neither as styles nor as pictures."""
-    Path("[red]").mkdir()
-    path = Path("[red]/m:100:[bold].jsonl")
-    path.write_text('{"lyrics_text": "x", "sed": 1}\n')
-    ran = music3("batch", path)
-    # There is no checkpoint either, which the manifest need not wait for.
-    assert ran.code == 4 and f"error: {path}:1: manifest" in ran.err and "no checkpoint" in ran.err
