@@ -8,6 +8,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
+from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -91,8 +92,8 @@ def _give_up(stream: TextIO) -> None:
 
 @contextmanager
 def lasting_streams() -> Iterator[None]:
-    """Inside, both streams are there, also where the shell closed them. A full disk behind stderr does not end the
-    work; behind stdout it is an `OutputError`.
+    """Inside, both streams are there, also where the shell closed them, and take all characters, as `\\u591c` where
+    their encoding has none. A full disk behind stderr does not end the work; behind stdout it is an `OutputError`.
     """
     global _data_is_lost
     _data_is_lost = False
@@ -100,6 +101,9 @@ def lasting_streams() -> Iterator[None]:
     with ExitStack() as stack:
         out = sys.stdout or stack.enter_context(Path(os.devnull).open("w"))
         talk = sys.stderr or stack.enter_context(Path(os.devnull).open("w"))
+        for stream in (out, talk):
+            if isinstance(stream, TextIOWrapper) and stream.errors == "strict":
+                stream.reconfigure(errors="backslashreplace")
         stack.enter_context(redirect_stdout(_Stream(out, _data_failed)))
         stack.enter_context(redirect_stderr(_Stream(talk, _talk_failed)))
         yield

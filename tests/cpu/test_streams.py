@@ -79,6 +79,14 @@ def test_data_that_cannot_be_written_are_an_output_error(command: list[str]) -> 
     assert ran.returncode == 7 and ran.stderr.startswith(b"error: stdout: cannot be written")
 
 
+def test_an_encoding_without_the_characters_shows_their_numbers() -> None:
+    """As terminals of old kinds have them."""
+    words = ["--title", "夜", "--max-duration", "0.2", "-q", "-o", "{title}.wav"]
+    command = [*MUSIC3, "render", EXAMPLES / "short-and-bare.txt", *QUICK, *words]
+    ran = subprocess.run(command, capture_output=True, env=environment(PYTHONIOENCODING="ascii"), check=False)
+    assert (ran.returncode, ran.stdout) == (0, b"\\u591c.wav\n") and Path("夜.wav").exists()
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="names are text there")
 def test_words_that_are_no_text_are_refused() -> None:
     """They would end in sidecars, which are UTF-8."""
