@@ -6,7 +6,8 @@ Nothing here prints: `cli/main.py` turns an error into text and an exit code.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 
 class Music3Error(Exception):
@@ -98,3 +99,16 @@ def raise_all(errors: Sequence[Music3Error]) -> None:
         raise errors[0]
     if errors:
         raise ManyErrors(errors)
+
+
+@contextmanager
+def system_errors_as(kind: type[Music3Error]) -> Iterator[None]:
+    """Around work with named files, as a block or a decorator: what the system says of one that nobody foresaw (a name
+    too long, a folder that may not be looked into) is told as an error of this kind.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None:
+            raise
+        raise kind(f"{error.filename}: {error.strerror or error}") from None

@@ -13,7 +13,7 @@ import soundfile
 from music3_cli.audio.checks import FaultMeter, Faults
 from music3_cli.audio.formats import READ_SAMPLES
 from music3_cli.audio.levels import LevelMeter, Levels
-from music3_cli.errors import InputError
+from music3_cli.errors import InputError, system_errors_as
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,7 @@ class SongFile:
         }
 
 
+@system_errors_as(InputError)
 def measure_file(path: Path, watch: Callable[[np.ndarray], None] | None = None) -> SongFile:
     """Read and measure.
 

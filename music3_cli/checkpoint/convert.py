@@ -25,7 +25,7 @@ from music3_cli.checkpoint.released import released_small_files, released_table
 from music3_cli.checkpoint.stock import read_files, table_of
 from music3_cli.checkpoint.workers import Work, run_jobs
 from music3_cli.checkpoint.write import released_index, released_shards, total_bytes, write_component
-from music3_cli.errors import OutputError, raise_all
+from music3_cli.errors import CheckpointError, OutputError, raise_all, system_errors_as
 from music3_cli.events import Event, Note
 
 BLOCK_BYTES = 16 * 2**20
@@ -52,6 +52,7 @@ class Job:
         return sum(total_bytes(component, self.shapes[name]) for name, component in COMPONENTS.items())
 
 
+@system_errors_as(CheckpointError)
 def plan_conversion(native: Path, dest: Path, template: Checkpoint | None) -> Job:
     """Check both ends before anything is written.
 

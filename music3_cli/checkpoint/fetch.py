@@ -26,7 +26,7 @@ from music3_cli.checkpoint.inventory import survey
 from music3_cli.checkpoint.record import PARTIAL_FOLDER, RECORD_FILE, read_record, remember_place, write_record
 from music3_cli.checkpoint.released import FileEntry, FileTable, released_table
 from music3_cli.checkpoint.workers import Work, run_jobs
-from music3_cli.errors import CheckpointError, Music3Error, OutputError, raise_all
+from music3_cli.errors import CheckpointError, Music3Error, OutputError, raise_all, system_errors_as
 from music3_cli.events import Event, Warned
 
 T = TypeVar("T")
@@ -69,6 +69,7 @@ class FetchPlan:
         return max(0, self.total - self.present)
 
 
+@system_errors_as(OutputError)
 def plan_download(repository: str, revision: str, to: Path | None, again: bool = False) -> FetchPlan:
     """Decide what to fetch. No request where the pinned revision is wanted, or a commit that is whole already.
 

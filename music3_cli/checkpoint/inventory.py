@@ -18,7 +18,7 @@ from music3_cli.checkpoint.findings import Finding, collecting, faults, settled
 from music3_cli.checkpoint.headers import Header, TensorEntry
 from music3_cli.checkpoint.layout import COMPONENTS, OTHER_FILES, Component, ComponentConfig
 from music3_cli.checkpoint.record import Record, read_record
-from music3_cli.errors import raise_all
+from music3_cli.errors import CheckpointError, raise_all, system_errors_as
 
 _SAMPLES, _SAMPLE_BYTES = 64, 4096
 
@@ -126,6 +126,7 @@ class Survey:
         return not any(finding.kind == "packaging" for finding in self.findings)
 
 
+@system_errors_as(CheckpointError)
 def survey(root: Path) -> Survey:
     """The quick check: every component there, headers, names, shapes and sizes right. Milliseconds; raises nothing
     about the folder's content.
@@ -167,6 +168,7 @@ def survey(root: Path) -> Survey:
     return seen
 
 
+@system_errors_as(CheckpointError)
 def open_checkpoint(root: Path, name: str = "") -> Checkpoint:
     """Open a folder that passes the quick check.
 

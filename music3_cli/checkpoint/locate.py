@@ -12,7 +12,7 @@ from music3_cli.checkpoint.demo import cache_folder, demo_checkpoint
 from music3_cli.checkpoint.inventory import Checkpoint, open_checkpoint
 from music3_cli.checkpoint.record import remembered_place
 from music3_cli.checkpoint.released import REPOSITORY
-from music3_cli.errors import CheckpointError, Music3Error
+from music3_cli.errors import CheckpointError, Music3Error, system_errors_as
 
 ENVIRONMENT = "MUSIC3_CHECKPOINT"
 
@@ -32,6 +32,7 @@ class Place:
     name: str
 
 
+@system_errors_as(CheckpointError)
 def find_place(wanted: str | None) -> Place:
     """Resolve without opening: a path, `demo`, `REPO[@REV]` in the hub's cache; without `wanted` the environment's,
     else where the last `music3 download` put it, else the released repository in the hub's cache.

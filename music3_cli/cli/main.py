@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
@@ -71,7 +72,7 @@ def main() -> NoReturn:
         signal.signal(number, _interrupt)
     with console.lasting_streams():
         try:
-            _check_words(sys.argv[1:])
+            _check_surroundings(sys.argv[1:])
             app()
             code = 0
         except SystemExit as stop:
@@ -85,12 +86,18 @@ def main() -> NoReturn:
     sys.exit(code)
 
 
-def _check_words(words: Sequence[str]) -> None:
-    """Names and texts end in sidecars, tags and pages, which are UTF-8.
+def _check_surroundings(words: Sequence[str]) -> None:
+    """Before any command: what none can work with.
 
     Raises:
-        UsageError: a word that is none.
+        UsageError: a word that is no UTF-8, as sidecars, tags and pages are.
+        OutputError: the folder that relative names begin at is gone.
     """
+    try:
+        Path.cwd()
+    except OSError as error:
+        hint = "It was removed, or may not be entered: cd elsewhere."
+        raise OutputError(f"the current folder: {error.strerror or error}", hint=hint) from None
     for word in words:
         if not word.isascii() and any("\udc80" <= character <= "\udcff" for character in word):
             shown = word.encode(errors="surrogateescape").decode(errors="backslashreplace")

@@ -10,10 +10,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from music3_cli.cli import console
-from music3_cli.errors import OutputError, UsageError
+from music3_cli.errors import OutputError, UsageError, system_errors_as
 from music3_cli.song.lint.files import Options, Report, lint_text
 
 
+@system_errors_as(OutputError)
 def write_mended(reports: Sequence[Report], output: str | None, options: Options) -> tuple[list[Report], list[str]]:
     """Write every text that mending changes, and lint it again.
 

@@ -183,9 +183,9 @@ def _disk() -> Check:
 
 def _folder(name: str, folder: Path, fix: str, level: str) -> Check:
     there = folder
-    while not there.exists() and there != there.parent:
-        there = there.parent
     try:
+        while not there.exists() and there != there.parent:
+            there = there.parent
         with tempfile.TemporaryFile(dir=there, prefix=".music3-"):
             pass
         free = shutil.disk_usage(there).free

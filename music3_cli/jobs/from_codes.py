@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from music3_cli.errors import InputError, Music3Error, UsageError, raise_all
+from music3_cli.errors import InputError, Music3Error, UsageError, raise_all, system_errors_as
 from music3_cli.jobs.naming import safe_name
 from music3_cli.jobs.songs import Song, flag_layer, with_unique_ids
 from music3_cli.song.codes import CODES_ENDING, read_codes
@@ -61,6 +61,7 @@ def read_code_songs(files: Sequence[str], flags: Mapping[str, object], exact: bo
     return with_unique_ids(songs)
 
 
+@system_errors_as(InputError)
 def _read(path: Path, flags: Layer, exact: bool) -> Song:
     codes = read_codes(path)
     recorded = codes.record["settings"]

@@ -8,7 +8,7 @@ import unicodedata
 from collections.abc import Mapping
 from pathlib import Path
 
-from music3_cli.errors import OutputError, UsageError
+from music3_cli.errors import OutputError, UsageError, system_errors_as
 from music3_cli.song.delivery import ENDINGS
 from music3_cli.song.manifest.template import fields_of
 
@@ -42,6 +42,7 @@ def check_template(template: str) -> None:
         raise UsageError(f"--output {template!r}: {error}") from None
 
 
+@system_errors_as(OutputError)
 def output_template(output: str | None, songs: int, takes: int) -> str:
     """The template that `-o` means.
 

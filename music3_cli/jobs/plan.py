@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 
 from music3_cli.checkpoint.inventory import Checkpoint
-from music3_cli.errors import InputError, Music3Error, OutputError, raise_all
+from music3_cli.errors import InputError, Music3Error, OutputError, raise_all, system_errors_as
 from music3_cli.jobs.naming import fill_template, fixed_ending, numbered, output_template
 from music3_cli.jobs.sidecar import differences, has_codes, is_done
 from music3_cli.jobs.songs import Song
@@ -148,6 +148,7 @@ def name_fields(song: Song, index: int, take: int, seed: object, delivery: Deliv
     }
 
 
+@system_errors_as(OutputError)
 def make_plan(
     songs: Sequence[Song],
     checkpoint: Checkpoint,

@@ -12,7 +12,7 @@ from pathlib import Path
 import platformdirs
 import yaml
 
-from music3_cli.errors import InputError
+from music3_cli.errors import InputError, system_errors_as
 from music3_cli.song.place import Place, scalar_place, text_place
 from music3_cli.song.text import SourceFault, SourceText, read_text
 
@@ -95,6 +95,7 @@ def user_folder() -> Path:
     return Path(os.environ.get("MUSIC3_PRESETS") or platformdirs.user_config_path("music3") / "presets")
 
 
+@system_errors_as(InputError)
 def preset_paths() -> dict[str, tuple[Path, bool]]:
     """Name -> (file, packaged?), sorted by name; the user's files override packaged ones."""
     paths: dict[str, tuple[Path, bool]] = {}

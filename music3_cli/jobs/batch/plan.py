@@ -10,7 +10,7 @@ from functools import cache, partial
 from pathlib import Path, PurePath
 
 from music3_cli.checkpoint.inventory import Checkpoint
-from music3_cli.errors import InputError, ManyErrors, Music3Error, OutputError, UsageError
+from music3_cli.errors import InputError, ManyErrors, Music3Error, OutputError, UsageError, system_errors_as
 from music3_cli.jobs.manifest_songs import ManifestSongs, Unusable
 from music3_cli.jobs.naming import fill_template
 from music3_cli.jobs.plan import OVERWRITES, PlannedSong, Planner, check_folders, draw_seed, name_fields
@@ -105,6 +105,7 @@ class Choices:
     limit: int | None = None
 
 
+@system_errors_as(OutputError)
 def output_place(output: str | None, manifest: ManifestSongs) -> tuple[Path, str]:
     """The output folder, and the template of names in it; an empty one means the usual names.
 
@@ -130,6 +131,7 @@ def output_place(output: str | None, manifest: ManifestSongs) -> tuple[Path, str
     return Path(*parts[:first]), with_ending(template)
 
 
+@system_errors_as(OutputError)
 def make_batch_plan(
     manifest: ManifestSongs,
     checkpoint: Checkpoint,
@@ -232,6 +234,7 @@ def _seed(song: Song, template: str) -> tuple[int, list[str]]:
     return draw_seed(song)
 
 
+@system_errors_as(OutputError)
 def _decide(request: SongRequest, path: Path, digest: str, on_exists: str, keep_codes: bool) -> PlannedSong:
     """What happens to one file, and why."""
     if path.is_dir():
