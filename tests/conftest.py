@@ -42,7 +42,7 @@ Music3 = Callable[..., Ran]
 
 def run_main() -> int:
     """`main()` with `sys.argv` as it is; its exit code. What it does at signals ends with it."""
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     try:
         with pytest.raises(SystemExit) as stop:
             main()

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import signal
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -69,7 +66,8 @@ def batch(
     on_interrupt: Annotated[
         str,
         typer.Option(
-            help="What the first Ctrl-C or SIGTERM does to songs that run: finish or drop. The code is 130 either way."
+            help="What the first Ctrl-C, SIGTERM or loss of the terminal does to songs that run: finish or drop. "
+            "The code is 130 either way."
         ),
     ] = "finish",
     checkpoint: options.Checkpoint = None,
@@ -191,6 +189,7 @@ def _run(plan: BatchPlan, how: How, stop: Stop, *, as_json: bool, quiet: bool, n
     from music3_cli.cli.batch_plans import show_summary
     from music3_cli.cli.batch_progress import BatchBars, BatchLines
     from music3_cli.cli.progress import make_view
+    from music3_cli.cli.signals import graceful
     from music3_cli.events import PageWritten, RunFinished
     from music3_cli.jobs.batch.run import run_batch
 
@@ -198,7 +197,7 @@ def _run(plan: BatchPlan, how: How, stop: Stop, *, as_json: bool, quiet: bool, n
     with (
         console.guarded_stdout(),  # before live bars, which take stdout for themselves
         make_view(as_json=as_json, quiet=quiet, no_progress=no_progress, lines=BatchLines, live=BatchBars) as view,
-        _graceful(stop),
+        graceful(stop),
         closing(run_batch(plan, how, stop)) as events,
     ):
         for event in events:
@@ -210,22 +209,3 @@ def _run(plan: BatchPlan, how: How, stop: Stop, *, as_json: bool, quiet: bool, n
     if not as_json and not quiet:
         show_summary(plan, page)
     return code
-
-
-@contextmanager
-def _graceful(stop: Stop) -> Iterator[None]:
-    """Inside, a first signal asks the batch to stop; the second one is the program's own again, and ends it at once."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-
-    def ask(number: int, frame: FrameType | None) -> None:
-        stop.requested = True
-        for each, handler in before.items():
-            signal.signal(each, handler)
-
-    for number in before:
-        signal.signal(number, ask)
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from types import FrameType
 from typing import NoReturn
 
 import typer
@@ -22,8 +20,9 @@ from music3_cli.cli.inspect import app as inspect_app
 from music3_cli.cli.lint import lint
 from music3_cli.cli.presets import app as presets_app
 from music3_cli.cli.render import render
+from music3_cli.cli.signals import interrupt_at_signals
 from music3_cli.cli.verify import verify
-from music3_cli.errors import Interrupted, OutputError, UsageError
+from music3_cli.errors import OutputError, UsageError
 
 app = typer.Typer(
     name="music3",
@@ -60,16 +59,9 @@ def _root(
     pass
 
 
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    # A second signal ends at once, whatever the first one is still tidying up.
-    signal.signal(number, signal.SIG_DFL)
-    raise Interrupted("interrupted; finished songs are kept")
-
-
 def main() -> NoReturn:
     """Run the program; never returns. Exit codes: DESIGN "Command line", docs/cli.md."""
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, _interrupt)
+    interrupt_at_signals()
     with console.lasting_streams():
         try:
             _check_surroundings(sys.argv[1:])

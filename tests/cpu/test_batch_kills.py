@@ -42,11 +42,13 @@ def test_a_second_run_is_refused_and_a_killed_one_leaves_no_lock(
     with start("m.yaml", *FLAGS[:2], "--steps", "1000", "-o", "out", "--devices", "cpu,cpu") as first:
         workers = [wait_for(first, "worker_ready")["pid"] for _ in range(2)]
         wait_for(first, "acoustic_progress")
+        os.killpg(first.pid, signal.SIGSTOP)
         second = music3("batch", manifest, *FLAGS, "-o", "out")
         assert second.code == 8 and f"process {first.pid} on " in second.err and "since 20" in second.err
         assert music3("batch", manifest, *FLAGS, "-o", "out", "--shard", "0/2").code == 8
         assert list(Path("out").glob(".music3-*.wav"))
         first.kill()
+        os.killpg(first.pid, signal.SIGCONT)
     deadline = time.monotonic() + 20
     while any(is_alive(worker) for worker in workers) and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -70,6 +72,23 @@ def test_the_first_signal_is_graceful(music3: Music3, manifest: Path, mode: str)
     assert not list(Path("out").glob(".music3-*")) and not record()["finished"]
     assert json.loads(out.splitlines()[-2]) == {"event": "page_written", "path": "out/index.html"}
     assert Path("out/index.html").read_text().count('"status":"finished"') == last["rendered"]
+
+
+def test_a_terminal_that_goes_is_a_graceful_signal_and_nohup_ignores_it(manifest: Path) -> None:
+    """It comes several times, from kernel and shell, and reaches the workers, which leave it to the batch."""
+    for nohup in (False, True):
+        flags = ("--checkpoint", "demo", "--steps", "60", "-o", f"out-{nohup}", "--devices", "cpu,cpu")
+        with start("m.yaml", *flags, ignore=(signal.SIGHUP,) if nohup else ()) as process:
+            wait_for(process, "acoustic_started")
+            for _ in range(3):
+                os.killpg(process.pid, signal.SIGHUP)
+                time.sleep(0.1)
+            out, err = process.communicate(timeout=120)
+        assert process.returncode == (0 if nohup else 130), err
+        assert "worker_lost" not in out
+        found = list(statuses(f"out-{nohup}").values())
+        assert found.count("rendered") == 4 if nohup else 1 <= found.count("rendered") < 4
+        assert not list(Path(f"out-{nohup}").glob(".music3-*"))
 
 
 def test_the_second_signal_ends_at_once(manifest: Path) -> None:

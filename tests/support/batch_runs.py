@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -55,9 +57,20 @@ def summary_of(err: str, song: str) -> str:
     return next(line for line in err.splitlines()[::-1] if line.split()[:1] == [song])
 
 
-def start(*arguments: object) -> AbstractContextManager[subprocess.Popen[str]]:
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    return running([*MUSIC3, "batch", *arguments, "--json"], **pipes, env=environment(), start_new_session=True)
+def start(*arguments: object, ignore: Sequence[int] = ()) -> AbstractContextManager[subprocess.Popen[str]]:
+    """A batch in a session of its own.
+
+    Args:
+        ignore: signals, as `nohup` does.
+    """
+
+    def prepare() -> None:
+        for number in ignore:
+            signal.signal(number, signal.SIG_IGN)
+
+    options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "env": environment()}
+    command = [*MUSIC3, "batch", *arguments, "--json"]
+    return running(command, **options, start_new_session=True, preexec_fn=prepare)
 
 
 def is_alive(pid: int) -> bool:

@@ -101,8 +101,9 @@ class _PipeChannel:
 
 
 def _main(spec: EngineSpec, connection: Connection) -> None:
-    # Ctrl-C at a terminal reaches every process; the batch decides what it means.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Ctrl-C at a terminal and its loss reach every process; the batch decides what they mean.
+    for number in (signal.SIGINT, getattr(signal, "SIGHUP", signal.SIGINT)):
+        signal.signal(number, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     threading.Thread(target=_die_with_parent, daemon=True).start()
     serve(spec, _PipeChannel(connection))
