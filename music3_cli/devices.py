@@ -16,6 +16,18 @@ from music3_cli.placement import DeviceMemory, host_memory
 DTYPES = {"bf16": torch.bfloat16, "fp32": torch.float32}
 
 
+def named_device(name: str) -> torch.device:
+    """`cpu`, `cuda` or `cuda:N`, here or on another machine.
+
+    Raises:
+        DeviceError: another name.
+    """
+    kind, _, number = name.partition(":")
+    if name != "cpu" and (kind != "cuda" or (number and not number.isdecimal())):
+        raise DeviceError(f"device {name!r}: auto, cpu, cuda or cuda:N was expected")
+    return torch.device("cpu") if name == "cpu" else torch.device("cuda", int(number or 0))
+
+
 def resolve_device(name: str) -> torch.device:
     """`auto` (CUDA where there is one), `cpu`, `cuda` or `cuda:N`.
 
@@ -24,20 +36,18 @@ def resolve_device(name: str) -> torch.device:
     """
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
-    if name == "cpu":
-        return torch.device("cpu")
-    kind, _, number = name.partition(":")
-    if kind != "cuda" or (number and not number.isdecimal()):
-        raise DeviceError(f"device {name!r}: auto, cpu, cuda or cuda:N was expected")
+    device = named_device(name)
+    if device.type == "cpu":
+        return device
     if not torch.cuda.is_available():
         built = "this torch is built without CUDA" if torch.version.cuda is None else "no CUDA device was found"
         raise DeviceError(
             f"device {name}: {built}", hint="Use --device cpu, or install a driver and a torch with CUDA."
         )
-    index, count = int(number or 0), torch.cuda.device_count()
-    if index >= count:
+    count = torch.cuda.device_count()
+    if device.index >= count:
         raise DeviceError(f"device {name}: there {'is' if count == 1 else 'are'} only {count}, counted from 0")
-    return torch.device("cuda", index)
+    return device
 
 
 def device_name(device: torch.device) -> str:

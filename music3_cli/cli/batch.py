@@ -182,6 +182,7 @@ def _plan(
         if songs.errors:  # they can be mended before there is a checkpoint
             raise ManyErrors([*songs.errors, error]) from None
         raise
+    how.check_devices()
     return make_batch_plan(songs, found, default_dtype, default_weights, output, choices)
 
 

@@ -164,9 +164,9 @@ def render(
         return
     from music3_cli.checkpoint.locate import find_checkpoint
 
-    plan = make_plan(
-        songs, find_checkpoint(checkpoint), on.default_dtype, output, on_exists, keep_codes, on.default_weights
-    )
+    found = find_checkpoint(checkpoint)
+    on.devices()  # a name that is none shows now, not behind a plan
+    plan = make_plan(songs, found, on.default_dtype, output, on_exists, keep_codes, on.default_weights)
     from music3_cli.cli.plans import show_plan
 
     if not quiet or dry_run:

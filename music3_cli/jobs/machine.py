@@ -12,6 +12,8 @@ from music3_cli.placement import GIB, KINDS, Placement, RunLimits, default_weigh
 from music3_cli.song.request import SongRequest
 
 if TYPE_CHECKING:
+    import torch
+
     from music3_cli.pipeline import Pipeline
 
 
@@ -52,6 +54,17 @@ class RunsOn:
     def limit_bytes(self) -> int | None:
         return None if self.memory_limit is None else int(self.memory_limit * GIB)
 
+    def devices(self) -> tuple[torch.device, list[torch.device]]:
+        """The talker's and the acoustic stage's.
+
+        Raises:
+            DeviceError: one of them is not there.
+        """
+        from music3_cli.devices import resolve_acoustic_devices, resolve_device
+
+        talker = resolve_device(self.device)
+        return talker, resolve_acoustic_devices(self.acoustic_device, talker)
+
     def default_dtype(self) -> str:
         """What the talker dtype `auto` means here."""
         from music3_cli.devices import default_talker_dtype, resolve_device
@@ -76,16 +89,15 @@ class RunsOn:
         Raises:
             DeviceError: no such device.
         """
-        from music3_cli.devices import resolve_acoustic_devices, resolve_device
         from music3_cli.pipeline import Pipeline
 
-        device = resolve_device(self.device)
+        device, acoustic_devices = self.devices()
         return Pipeline(
             checkpoint,
             device,
             talker_dtype,
             self.cuda_graph,
-            acoustic_devices=resolve_acoustic_devices(self.acoustic_device, device),
+            acoustic_devices=acoustic_devices,
             talker_weights=talker_weights,
             placement=self.placement,
             memory_limit=self.limit_bytes,

@@ -50,6 +50,22 @@ def test_the_album_with_takes_matrix_and_formats(music3: Music3) -> None:
     assert set(statuses().values()) == {"kept"} and record()["pace"] == content["pace"]
 
 
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ("--devices", "cpu,cud"),
+        ("--device", "cpu", "--acoustic-device", "cud"),
+        ("--executor", "ray", "--devices", "cuda:0,cud"),
+        ("--executor", "ray", "--acoustic-device", "cuda:1,cud"),
+    ],
+)
+def test_every_device_is_looked_for_before_anything_begins(music3: Music3, flags: tuple[str, ...]) -> None:
+    for dry in ((), ("--dry-run",)):
+        ran = music3("batch", EXAMPLES / "album.yaml", *QUICK, "-o", "out", *flags, *dry)
+        assert ran.code == 6 and "device 'cud': auto, cpu, cuda or cuda:N was expected" in ran.err
+        assert not Path("out").exists()
+
+
 def test_the_csv_album(music3: Music3) -> None:
     ran = music3("batch", EXAMPLES / "album.csv", *QUICK, "-o", "out/{index}-{title}-{seed}")
     assert ran.code == 0, ran.err

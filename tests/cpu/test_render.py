@@ -187,6 +187,15 @@ def test_dry_run_writes_nothing(music3: Music3) -> None:
     assert not Path("out").exists()
 
 
+@pytest.mark.parametrize(
+    "device", [("--device", "cud"), ("--acoustic-device", "cud"), ("--acoustic-device", "cpu,cud")], ids=" ".join
+)
+def test_a_device_that_is_none_shows_in_a_dry_run(music3: Music3, device: tuple[str, str]) -> None:
+    given = ("--talker-dtype", "fp32", "--talker-weights", "full")  # nothing else asks for the device
+    ran = music3("render", EXAMPLES / "short-and-bare.txt", *QUICK, *given, "-o", "out/", "--dry-run", *device)
+    assert ran.code == 6 and "device 'cud': auto, cpu, cuda or cuda:N was expected" in ran.err
+
+
 def test_what_happens_to_files_that_exist(music3: Music3) -> None:
     command = ("render", EXAMPLES / "short-and-bare.txt", *QUICK, "--max-duration", "0.2", "-o", "a.wav")
     assert music3(*command).code == 0

@@ -61,6 +61,22 @@ class How:
         """The first device, which stands for all in a plan."""
         return replace(self.on, device=self.devices[0])
 
+    def check_devices(self) -> None:
+        """Look for every device before anything begins; those of a Ray cluster are not here.
+
+        Raises:
+            DeviceError: one is unknown, or not there.
+        """
+        if self.executor == "ray":
+            from music3_cli.devices import named_device
+
+            acoustic = self.on.acoustic_device
+            for name in (*self.devices, *(acoustic.split(",") if acoustic not in ("same", "auto") else ())):
+                named_device(name.strip())
+            return
+        for name in self.devices:
+            replace(self.on, device=name).devices()
+
 
 def run_batch(plan: BatchPlan, how: How, stop: Stop) -> Generator[Event, None, None]:
     """Render what the plan says.
