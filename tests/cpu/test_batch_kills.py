@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import multiprocessing
 import os
 import random
 import signal
 import sys
+import threading
 import time
 from pathlib import Path
 
 import pytest
 
+from music3_cli.checkpoint.inventory import open_checkpoint
+from music3_cli.jobs.batch.plan import Choices, make_batch_plan
+from music3_cli.jobs.engine import EngineSpec
+from music3_cli.jobs.executors.processes import PipeChannel
+from music3_cli.jobs.executors.worker import serve
+from music3_cli.jobs.machine import RunsOn
+from music3_cli.jobs.manifest_songs import read_manifest_songs
 from tests.conftest import ROOT, Music3
 from tests.support.batch_runs import (
     FLAGS,
@@ -76,8 +85,8 @@ def test_the_first_signal_is_graceful(music3: Music3, manifest: Path, mode: str)
 
 def test_a_terminal_that_goes_is_a_graceful_signal_and_nohup_ignores_it(manifest: Path) -> None:
     """It comes several times, from kernel and shell, and reaches the workers, which leave it to the batch."""
-    for nohup in (False, True):
-        flags = ("--checkpoint", "demo", "--steps", "60", "-o", f"out-{nohup}", "--devices", "cpu,cpu")
+    for nohup, steps in ((False, 400), (True, 60)):  # a run must not be over before it is told
+        flags = ("--checkpoint", "demo", "--steps", steps, "-o", f"out-{nohup}", "--devices", "cpu,cpu")
         with start("m.yaml", *flags, ignore=(signal.SIGHUP,) if nohup else ()) as process:
             wait_for(process, "acoustic_started")
             for _ in range(3):
@@ -85,10 +94,41 @@ def test_a_terminal_that_goes_is_a_graceful_signal_and_nohup_ignores_it(manifest
                 time.sleep(0.1)
             out, err = process.communicate(timeout=120)
         assert process.returncode == (0 if nohup else 130), err
-        assert "worker_lost" not in out
+        assert "worker_lost" not in out and "Traceback" not in err
         found = list(statuses(f"out-{nohup}").values())
         assert found.count("rendered") == 4 if nohup else 1 <= found.count("rendered") < 4
         assert not list(Path(f"out-{nohup}").glob(".music3-*"))
+
+
+@pytest.mark.parametrize("when", ["before it begins", "ready", "idle", "at work"])
+def test_a_worker_whose_batch_is_gone_ends_without_a_word(manifest: Path, demo_root: Path, when: str) -> None:
+    """Whatever it was about to say, said to nobody, or waits for."""
+    songs = read_manifest_songs(manifest, {"steps": 2}, False)
+    plan = make_batch_plan(songs, open_checkpoint(demo_root), lambda: "fp32", lambda: "full", "out", Choices())
+    ours, theirs = multiprocessing.Pipe()
+    spec = EngineSpec.for_songs(plan.to_render, plan.checkpoint, RunsOn("cpu"))
+    ended: list[BaseException | None] = []
+
+    def work() -> None:
+        try:
+            ended.append(serve(spec, PipeChannel(theirs)))
+        except BaseException as error:
+            ended.append(error)
+
+    worker = threading.Thread(target=work)
+    if when != "before it begins":
+        worker.start()
+        while ours.recv()[0] != ("idle" if when == "at work" else when):
+            pass
+        if when == "at work":
+            ours.send(plan.to_render[0])
+        if when != "idle":
+            assert ours.poll(60)  # its next word stays unread
+    ours.close()
+    if when == "before it begins":
+        worker.start()
+    worker.join(60)
+    assert ended == [None]
 
 
 def test_the_second_signal_ends_at_once(manifest: Path) -> None:

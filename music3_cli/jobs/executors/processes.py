@@ -12,7 +12,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 
 from music3_cli.jobs.engine import EngineSpec
-from music3_cli.jobs.executors.worker import Message, serve
+from music3_cli.jobs.executors.worker import BatchGone, Message, serve
 from music3_cli.jobs.plan import PlannedSong
 
 END_SECONDS = 5.0
@@ -87,16 +87,24 @@ def _end_of(process: BaseProcess | None) -> str:
     return f"ended with code {code}"
 
 
-class _PipeChannel:
+class PipeChannel:
+    """A worker's end of a pipe."""
+
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
     def send(self, message: Message) -> None:
-        self._connection.send(message)
+        try:
+            self._connection.send(message)
+        except OSError:
+            raise BatchGone from None
 
     def ask(self, question: str) -> PlannedSong | None:
-        self._connection.send((question, None))
-        song: PlannedSong | None = self._connection.recv()
+        self.send((question, None))
+        try:
+            song: PlannedSong | None = self._connection.recv()
+        except (EOFError, OSError):
+            raise BatchGone from None
         return song
 
 
@@ -106,7 +114,7 @@ def _main(spec: EngineSpec, connection: Connection) -> None:
         signal.signal(number, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     threading.Thread(target=_die_with_parent, daemon=True).start()
-    serve(spec, _PipeChannel(connection))
+    serve(spec, PipeChannel(connection))
 
 
 def _die_with_parent() -> None:

@@ -20,14 +20,27 @@ to run beside others) and `idle` (a song; the answer may take its time, and None
 """
 
 
+class BatchGone(Exception):
+    """Nobody is at the channel's other end any more."""
+
+
 class Channel(Protocol):
+    """To the batch. Both methods raise `BatchGone`."""
+
     def send(self, message: Message) -> None: ...
 
     def ask(self, question: str) -> PlannedSong | None: ...
 
 
 def serve(spec: EngineSpec, channel: Channel) -> None:
-    """Work until there is nothing left to do."""
+    """Work until there is nothing left to do, or nobody to do it for."""
+    try:
+        _work(spec, channel)
+    except BatchGone:
+        return
+
+
+def _work(spec: EngineSpec, channel: Channel) -> None:
     try:
         engine = SongEngine(spec)
         for event in engine.load():
@@ -40,8 +53,8 @@ def serve(spec: EngineSpec, channel: Channel) -> None:
         while (song := channel.ask("idle")) is not None:
             for event in engine.render(chain((song,), _more(channel))):
                 channel.send(("event", event))
-    except (EOFError, BrokenPipeError):
-        return  # nobody is there any more
+    except BatchGone:
+        raise
     except Exception as error:
         # A device that failed once may be of no use to this process; a new one will tell.
         channel.send(("lost", describe_fault(error)))
