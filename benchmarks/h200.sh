@@ -19,13 +19,11 @@ music3() { python3 -m music3_cli "$@"; }
 tests() { benchmarks/gpu_tests.sh -n 6 -rf tests/gpu; }
 talker() { benchmarks/talker.sh "$folder"; }
 holds() { python3 benchmarks/talker_full.py "$folder" --frames 500; }
-acoustic() {
-    music3 bench acoustic --checkpoint "$folder" --precision fp32,tf32,fp16 && python3 benchmarks/peer_acoustic.py "$folder"
-}
+acoustic() { music3 bench acoustic --checkpoint "$folder" --peer; }
 songs() { # twice, with the flags given
     for precision in tf32 fp16; do
         echo "-- $precision"
-        music3 bench song --checkpoint "$folder" --precision "$precision" "$@" || return
+        music3 bench song --checkpoint "$folder" --precision "$precision" --no-peer "$@" || return
     done
 }
 song() { songs; }

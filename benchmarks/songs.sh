@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Whole songs at full size, one measurement after the other: one song and sixteen, the precisions, caps that stand for
-# smaller cards, and two GPUs where there are two. The checkpoint of random weights is written if it is not there.
+# Whole songs at full size, one measurement after the other: one song (and what diffusers would take) and sixteen, the
+# precisions, caps that stand for smaller cards, and two GPUs where there are two. The checkpoint of random weights is
+# written if it is not there.
 # Usage: benchmarks/songs.sh FOLDER [SECONDS]       SECONDS of each song, 240 by default
 set -eu
 folder=$1 seconds=${2:-240}
@@ -8,10 +9,10 @@ cd "$(dirname "$0")/.."
 [ -d "$folder" ] || python3 benchmarks/make_checkpoint.py "$folder"
 bench() {
     echo "== $*"
-    python3 -m music3_cli bench song --checkpoint "$folder" --seconds "$seconds" "$@"
+    python3 -m music3_cli bench song --checkpoint "$folder" --seconds "$seconds" --no-peer "$@"
 }
 python3 -m music3_cli doctor --checkpoint "$folder"
-bench --timeline "$folder.timeline.png"
+bench --timeline "$folder.timeline.png" --peer
 bench --precision fp16
 bench --songs 16 --seconds 30
 bench --songs 16 --seconds 30 --precision fp16

@@ -11,6 +11,7 @@ from music3_cli.cli import console, options
 from music3_cli.cli.bench_acoustic import acoustic
 from music3_cli.cli.bench_song import song
 from music3_cli.errors import UsageError
+from music3_cli.song.limits import FRAME_RATE
 
 app = typer.Typer(help="Measure how fast this machine is.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -32,11 +33,13 @@ def talker(
     device: options.Device = "auto",
     talker_dtype: Annotated[str, typer.Option(help="auto, bf16 or fp32.")] = "auto",
     no_cuda_graph: options.NoCudaGraph = False,
+    peer: options.Peer = None,
     as_json: options.JsonDocument = False,
 ) -> None:
     """Time the talker's step: milliseconds a frame for several songs at several contexts.
 
     The limit is the reading of all weights, keys and values once, at the read bandwidth measured in the same run.
+    diffusers renders one song, of 100 frames.
     """
     console.configure(as_json=as_json)
     counts, places = _numbers("--songs", songs), _numbers("--contexts", contexts)
@@ -52,14 +55,18 @@ def talker(
 
     from music3_cli.checkpoint.load import load_talker
     from music3_cli.devices import DTYPES, default_talker_dtype, device_name, resolve_device, true_fp32
+    from music3_cli.jobs.peer import find_peer
     from music3_cli.talker.bench import measure, read_bandwidth
 
     where = resolve_device(device)
+    beside = find_peer(found, where, peer)
     dtype = DTYPES[default_talker_dtype(where) if talker_dtype == "auto" else talker_dtype]
     with torch.inference_mode(), true_fp32():
         bandwidth = read_bandwidth(where) if where.type == "cuda" else 0.0
         loaded = load_talker(found, where, dtype)
         timings = [t for count in counts for t in measure(loaded, count, places, not no_cuda_graph, bandwidth)]
+    del loaded
+    theirs = beside.talker(dtype) if beside else None
     if as_json:
         console.document(
             {
@@ -67,6 +74,7 @@ def talker(
                 "dtype": str(dtype),
                 "read_bytes_a_second": bandwidth,
                 "timings": [asdict(timing) for timing in timings],
+                "peer": beside.to_json(talker=theirs) if beside else None,
             }
         )
         return
@@ -94,7 +102,16 @@ def talker(
         of_device = [f"{t.memory_bytes / 2**30:.1f} GiB", str(t.kernels)] if where.type == "cuda" else ["-", "-"]
         row = [str(t.songs), str(t.context), f"{t.frame_ms:.2f}", f"{t.real_time:.1f}", *limit, capture, *of_device]
         table.add_row(*row)
+    if beside and theirs:
+        row = [f"1, {beside.name}", str(theirs.context), f"{theirs.frame_ms:.2f}"]
+        table.add_row(*row, f"{1000 / FRAME_RATE / theirs.frame_ms:.1f}", *["-"] * 5)
     console.show(table)
+    if beside and beside.failed:
+        console.data(f"{beside.name}: not measured ({beside.failed})")
+    alone = [t for t in timings if t.songs == 1]
+    if beside and theirs and alone:
+        nearest = min(alone, key=lambda t: abs(t.context - theirs.context))
+        console.data(f"one song: {theirs.frame_ms / nearest.frame_ms:.1f} times as fast as {beside.name}")
 
 
 def _numbers(flag: str, text: str) -> list[int]:

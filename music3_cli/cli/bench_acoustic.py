@@ -12,6 +12,7 @@ from music3_cli.cli import console, options
 
 if TYPE_CHECKING:
     from music3_cli.acoustic.bench import PolicyError, ProductTiming, StepTiming, VocoderTiming
+    from music3_cli.jobs.peer import PeerWindow
 
 
 def acoustic(
@@ -23,12 +24,13 @@ def acoustic(
         bool, typer.Option("--variants", help="Also without the CUDA graph, without kernels, and compiled by torch.")
     ] = False,
     device: options.Device = "auto",
+    peer: options.Peer = None,
     as_json: options.JsonDocument = False,
 ) -> None:
     """Time the acoustic stage: the transformer's step and a window of 200 frames, and the vocoder.
 
     The share is of the rate of the block's largest matrix product, measured in the same run with the same precision.
-    Errors are against fp32, on windows of random frames.
+    Errors are against fp32, on windows of random frames. diffusers has bf16 where fp16 is asked for.
     """
     console.configure(as_json=as_json)
     names = _policies(precision)
@@ -37,12 +39,21 @@ def acoustic(
     found = find_checkpoint(checkpoint)
     import torch
 
-    from music3_cli.acoustic.bench import VARIANTS, measure_errors, measure_products, measure_steps, measure_vocoder
+    from music3_cli.acoustic.bench import (
+        VARIANTS,
+        measure_errors,
+        measure_products,
+        measure_steps,
+        measure_vocoder,
+        step_flops,
+    )
     from music3_cli.acoustic.engine import AcousticEngine
     from music3_cli.checkpoint import load
     from music3_cli.devices import device_name, resolve_device
+    from music3_cli.jobs.peer import find_peer
 
     where = resolve_device(device)
+    beside = find_peer(found, where, peer)
     count = 1 if not variants else 4 if where.type == "cuda" else 2
     with torch.inference_mode():
         encoder = load.load_condition_encoder(found, where, torch.float32)
@@ -54,6 +65,10 @@ def acoustic(
         errors = list(measure_errors(engine, names, range(seeds), steps))
         steps_timed = measure_steps(engine, names, VARIANTS[:count], steps, rates)
         timings = sorted(steps_timed, key=lambda timing: names.index(timing.precision))
+        flops = step_flops(engine.transformer.config, latents)
+        memory = torch.cuda.max_memory_allocated(where) if where.type == "cuda" else 0
+    del engine, encoder, steps_timed
+    theirs = beside.windows(names, steps) if beside else []
     if as_json:
         console.document(
             {
@@ -61,16 +76,20 @@ def acoustic(
                 "torch": torch.__version__,
                 "checkpoint": found.name,
                 "steps": steps,
-                "memory_bytes": torch.cuda.max_memory_allocated(where) if where.type == "cuda" else 0,
+                "memory_bytes": memory,
                 "products": [asdict(timing) for timing in products],
                 "transformer": [asdict(timing) for timing in timings],
                 "vocoder": [asdict(timing) for timing in sounds],
                 "errors": [asdict(error) for error in errors],
+                "peer": beside.to_json(windows=theirs) if beside else None,
             }
         )
         return
     console.data(f"{device_name(where)}, torch {torch.__version__}, checkpoint {found.name}, {steps} steps a window")
-    _show(products, timings, sounds, errors)
+    rows = [(beside.name, window, flops / window.step_ms / 1e9) for window in theirs] if beside else []
+    _show(products, timings, sounds, errors, rows)
+    if beside and beside.failed:
+        console.data(f"{beside.name}: not all was measured ({beside.failed})")
 
 
 def _show(
@@ -78,6 +97,7 @@ def _show(
     timings: Sequence[StepTiming],
     sounds: Sequence[VocoderTiming],
     errors: Sequence[PolicyError],
+    peer: Sequence[tuple[str, PeerWindow, float]],
 ) -> None:
     from rich import box
     from rich.table import Table
@@ -101,10 +121,15 @@ def _show(
         name = t.precision if t.arithmetic == t.precision else f"{t.precision} (is {t.arithmetic} here)"
         row = [name, t.variant, f"{t.step_ms:.2f}", f"{t.window_s:.3f}", f"{t.tflops:.4g}"]
         table.add_row(*row, f"{t.share:.0%}", f"{t.start_s:.1f} s", f"{t.velocity_error:.1e}")
+    for name, w, tflops in peer:
+        row = [w.precision, name, f"{w.step_ms:.2f}", f"{w.window_s:.3f}", f"{tflops:.4g}"]
+        table.add_row(*row, "-", "-", "-")
     console.show(table)
     table = Table("precision", "variant", "vocoder: kept span", "whole window", box=box.SIMPLE)
     for s in sounds:
         table.add_row(s.precision, s.variant, f"{s.kept_ms:.1f} ms", f"{s.whole_ms:.1f} ms")
+    for name, w, _ in peer:
+        table.add_row(w.precision, name, "-", f"{w.vocoder_ms:.1f} ms")
     console.show(table)
     if errors:
         table = Table("precision", "seed", "latents: relative", "greatest", "samples: relative", "greatest")

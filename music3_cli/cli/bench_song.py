@@ -39,13 +39,15 @@ def song(
     placement: options.Placement = "auto",
     memory_limit: options.MemoryLimit = None,
     no_cuda_graph: options.NoCudaGraph = False,
+    peer: options.Peer = None,
     timeline: Annotated[Path | None, typer.Option(help="Draw both stages over time into this .png or .svg.")] = None,
     as_json: options.JsonDocument = False,
 ) -> None:
     """Time whole songs, from the first token to the last file, with the weights loaded.
 
     A first short song, which is not counted, brings kernels and libraries to work. Songs go on to the ceiling unless
-    the model ends them; the report says how they ended.
+    the model ends them; the report says how they ended. What diffusers would take is extrapolated from its frame and
+    its window.
     """
     console.configure(as_json=as_json)
     if timeline is not None:
@@ -56,11 +58,15 @@ def song(
     from dataclasses import asdict
 
     from music3_cli.checkpoint.locate import find_checkpoint
+    from music3_cli.devices import DTYPES
     from music3_cli.jobs.bench import draw_timeline, time_songs
     from music3_cli.jobs.machine import RunsOn
+    from music3_cli.jobs.peer import find_peer
 
     found = find_checkpoint(checkpoint)
     on = RunsOn(device, acoustic_device, placement, memory_limit, not no_cuda_graph)
+    where, _ = on.devices()
+    beside = find_peer(found, where, peer)
     settings: dict[str, object] = {
         "steps": steps,
         "precision": precision,
@@ -71,10 +77,23 @@ def song(
         sheet = Path(folder) / "bench.txt"
         sheet.write_text(SHEET, encoding="utf-8")
         timing = time_songs(found, on, str(sheet), seconds, songs, settings)
+    theirs = None
+    if beside:
+        dtype = DTYPES[timing.talker_dtype]
+        theirs = beside.songs(dtype, timing.precision, timing.steps, timing.frames, timing.windows)
     if as_json:
-        console.document({"checkpoint": found.name, "real_time": timing.real_time, **asdict(timing)})
+        about = {"checkpoint": found.name, "real_time": timing.real_time, **asdict(timing)}
+        console.document({**about, "peer": beside.to_json(songs=theirs) if beside else None})
     else:
         _show(timing, songs)
+        if beside and beside.failed:
+            console.data(f"{beside.name}: not measured ({beside.failed})")
+        if beside and theirs:
+            console.data(
+                f"{beside.name}: {theirs.seconds:.1f} s for as much, {theirs.seconds / timing.seconds:.1f} times as "
+                f"long (extrapolated: {theirs.talker.frame_ms:.1f} ms a frame, {theirs.window.window_s:.2f} s a window "
+                f"in {theirs.window.precision}, {theirs.window.vocoder_ms:.0f} ms for its sound)"
+            )
     if timeline is not None:
         draw_timeline(timing, timeline, f"{songs} song{'s' * (songs != 1)}, {timing.placement}")
 

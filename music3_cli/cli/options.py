@@ -28,6 +28,10 @@ TalkerWeights = Annotated[
     Text,
     typer.Option(help="full, or int8: half the talker's memory, another song. [default: full where the device can]"),
 ]
+Peer = Annotated[
+    bool | None,
+    typer.Option("--peer/--no-peer", help="Beside it diffusers, on this checkpoint. [default: where it is installed]"),
+]
 NoCudaGraph = Annotated[bool, typer.Option("--no-cuda-graph", help="Run the talker's step eagerly.")]
 Precision = Annotated[Text, typer.Option(help="Acoustic stage: fp32, tf32 or fp16. [default: tf32]")]
 TalkerDtype = Annotated[Text, typer.Option(help="bf16 or fp32. [default: bf16 on a GPU, fp32 on a CPU]")]

@@ -23,6 +23,7 @@ from music3_cli.jobs.labels import tags_of
 from music3_cli.jobs.machine import RunsOn, limits_of
 from music3_cli.jobs.plan import make_plan
 from music3_cli.jobs.songs import read_songs
+from music3_cli.song.request import SongRequest
 
 WARM_UP_FRAMES = 301
 """Three windows: every kind of window is met once."""
@@ -48,6 +49,7 @@ class SongTiming:
 
     Attributes:
         placement: in words.
+        talker_dtype, precision, steps: of the songs.
         load_seconds: reading the weights.
         warm_up_seconds: a short song before the clock starts.
         seconds: from the first prefill to the last file.
@@ -62,6 +64,9 @@ class SongTiming:
     """
 
     placement: str
+    talker_dtype: str
+    precision: str
+    steps: int
     load_seconds: float
     warm_up_seconds: float
     seconds: float
@@ -135,7 +140,7 @@ def time_songs(
             if isinstance(event, SongRendered):
                 line.whole(event.job.request.id, event.audio.samples / event.audio.sample_rate)
                 event.writer.commit()
-        return line.timing(placement, load_seconds, warm_up, pipeline.peak_device_bytes())
+        return line.timing(requests[0], placement, load_seconds, warm_up, pipeline.peak_device_bytes())
 
 
 class _Timeline:
@@ -167,9 +172,14 @@ class _Timeline:
         self._files.append(time.perf_counter() - self._started)
         self._audio += audio_seconds
 
-    def timing(self, placement: str, load_seconds: float, warm_up: float, peak: int) -> SongTiming:
+    def timing(
+        self, request: SongRequest, placement: str, load_seconds: float, warm_up: float, peak: int
+    ) -> SongTiming:
         return SongTiming(
             placement,
+            request.talker_dtype,
+            request.precision,
+            request.steps,
             load_seconds,
             warm_up,
             max(self._files),

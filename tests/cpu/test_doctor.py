@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
 
+from music3_cli.jobs import peer
 from tests.conftest import Music3
 
 NAMES = ["python", "torch", "device", "checkpoint", "placement", "cache", "output", "audio formats", "tags"]
@@ -47,7 +49,7 @@ def test_a_format_that_cannot_be_written_is_a_warning(music3: Music3, monkeypatc
 def test_bench_song_times_whole_songs(music3: Music3) -> None:
     pytest.importorskip("matplotlib")
     command = ("bench", "song", "--checkpoint", "demo", "--device", "cpu", "--steps", "1", "--seconds", "8.2")
-    ran = music3(*command, "--songs", "2", "--timeline", "line.svg", "--json")
+    ran = music3(*command, "--songs", "2", "--timeline", "line.svg", "--no-peer", "--json")
     assert ran.code == 0, ran.err
     timing = json.loads(ran.out)
     assert (timing["frames"], timing["windows"], timing["finish_reasons"]) == (410, 4, ["ceiling", "ceiling"])
@@ -60,7 +62,10 @@ def test_bench_song_times_whole_songs(music3: Music3) -> None:
 
 def test_bench_talker_times_the_step(music3: Music3) -> None:
     command = ("bench", "talker", "--checkpoint", "demo", "--device", "cpu", "--songs", "1,2", "--contexts", "100")
-    timings = json.loads(music3(*command, "--json").out)["timings"]
+    command = (*command, "--no-peer")
+    report = json.loads(music3(*command, "--json").out)
+    timings = report["timings"]
+    assert report["peer"] is None
     assert [(timing["songs"], timing["context"]) for timing in timings] == [(1, 100), (2, 100)]
     for timing in timings:
         assert timing["real_time"] == pytest.approx(timing["songs"] / 25 / (timing["frame_ms"] / 1000))
@@ -68,6 +73,61 @@ def test_bench_talker_times_the_step(music3: Music3) -> None:
         line.split() for line in music3(*command).out.splitlines() if line.split()[:2] in (["1", "100"], ["2", "100"])
     ]
     assert len(rows) == 2 and all(row[4:] == ["-"] * 5 for row in rows)  # what only a GPU has
+
+
+ON_CPU = ("--checkpoint", "demo", "--device", "cpu")
+
+
+def test_bench_sets_the_reference_beside_our_figures(music3: Music3, monkeypatch: pytest.MonkeyPatch) -> None:
+    version = pytest.importorskip("diffusers").__version__
+    monkeypatch.setattr(peer, "FRAMES", 20)
+    talker = ("bench", "talker", *ON_CPU, "--songs", "1", "--contexts", "200")
+    found = json.loads(music3(*talker, "--json").out)["peer"]  # without a word, where it is installed
+    assert (found["name"], found["failed"]) == (f"diffusers {version}", "")
+    frames = found["talker"].pop("frames")
+    assert 0 < frames <= 20 and found["talker"].pop("frame_ms") > 0
+    assert found["talker"] == {"dtype": "float32", "context": 400 + frames}
+    shown = music3(*talker, "--peer").out
+    assert f"1, diffusers {version}" in shown and f"times as fast as diffusers {version}" in shown
+
+    acoustic = ("bench", "acoustic", *ON_CPU, "--precision", "tf32,fp16", "--steps", "2", "--seeds", "0")
+    (window,) = json.loads(music3(*acoustic, "--json").out)["peer"]["windows"]
+    assert (window["precision"], window["steps"]) == ("fp32", 2) and window["vocoder_ms"] > 0
+    assert window["step_ms"] * 2 == pytest.approx(window["window_s"] * 1000)
+    assert music3(*acoustic).out.count(f"diffusers {version}") == 2
+
+    ran = music3("bench", "song", *ON_CPU, "--seconds", "4.1", "--steps", "2", "--json")
+    timing = json.loads(ran.out)
+    songs = timing["peer"]["songs"]
+    sound = songs["window"]["window_s"] + songs["window"]["vocoder_ms"] / 1000
+    expected = timing["frames"] * songs["talker"]["frame_ms"] / 1000 + timing["windows"] * sound
+    assert songs["seconds"] == pytest.approx(expected) and songs["window"]["steps"] == timing["steps"] == 2
+
+
+def test_bench_without_the_reference(music3: Music3, monkeypatch: pytest.MonkeyPatch) -> None:
+    talker = ("bench", "talker", *ON_CPU, "--songs", "1", "--contexts", "100")
+    monkeypatch.setitem(sys.modules, "diffusers", None)
+    ran = music3(*talker)
+    assert ran.code == 0 and "diffusers" not in ran.out
+    ran = music3(*talker, "--peer")
+    assert ran.code == 2 and ran.out == "" and "--peer: diffusers" in ran.err and "pip install" in ran.err
+
+
+def test_what_goes_wrong_in_the_reference_leaves_our_figures(music3: Music3, monkeypatch: pytest.MonkeyPatch) -> None:
+    diffusers = pytest.importorskip("diffusers")
+
+    def breaks(*_: object, **__: object) -> None:
+        raise TypeError("another version's arguments\nand more")
+
+    monkeypatch.setattr(diffusers.MiniMaxMusic3RVQDepthDecoder, "from_pretrained", breaks)
+    monkeypatch.setattr(diffusers.MiniMaxMusic3Vocoder, "from_pretrained", breaks)
+    said = f"diffusers {diffusers.__version__}: not measured (TypeError: another version's arguments)"
+    for command in (("talker", "--songs", "1", "--contexts", "100"), ("song", "--seconds", "1", "--steps", "1")):
+        ran = music3("bench", *command, *ON_CPU, "--peer")
+        assert ran.code == 0 and said in ran.out and "real time" in ran.out
+    ran = music3("bench", "acoustic", *ON_CPU, "--precision", "fp32", "--steps", "1", "--seeds", "0", "--json")
+    assert ran.code == 0 and json.loads(ran.out)["peer"]["windows"] == []
+    assert json.loads(ran.out)["peer"]["failed"].startswith("TypeError") and json.loads(ran.out)["transformer"]
 
 
 @pytest.mark.parametrize(

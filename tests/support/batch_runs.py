@@ -65,6 +65,7 @@ def start(*arguments: object, ignore: Sequence[int] = ()) -> AbstractContextMana
     """
 
     def prepare() -> None:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the tests themselves may run under nohup
         for number in ignore:
             signal.signal(number, signal.SIG_IGN)
 

