@@ -15,8 +15,10 @@ import torch
 from music3_cli.acoustic.flow import GUIDANCE
 from music3_cli.acoustic.windows import WINDOW_FRAMES
 from music3_cli.checkpoint.inventory import Checkpoint
+from music3_cli.checkpoint.memory import ACOUSTIC, TALKER
 from music3_cli.devices import arithmetic
 from music3_cli.errors import UsageError
+from music3_cli.placement import GIB, host_memory
 from music3_cli.song.limits import FRAME_RATE
 from music3_cli.song.prompt import AUDIO_CFG, SPECIAL_TOKENS
 from music3_cli.stages.weights import give_back
@@ -28,7 +30,7 @@ PROMPT_TOKENS = 400
 WARM_UP_FRAMES, FRAMES = 10, 100
 
 COUNTERPARTS = {"fp32": "fp32", "tf32": "tf32", "fp16": "bf16"}
-"""What stands beside a policy of ours: half-precision users of diffusers take bf16, as its examples do."""
+"""What stands beside a policy of ours: its half precision is bf16."""
 
 
 @dataclass(frozen=True)
@@ -107,20 +109,20 @@ class Peer:
         from diffusers.modular_pipelines import minimax_music3  # noqa: F401  older ones have none
 
         self.name, self.failed = f"diffusers {diffusers.__version__}", ""
-        self._root, self._device = checkpoint.root, device
+        self._checkpoint, self._root, self._device = checkpoint, checkpoint.root, device
         for each in (diffusers.utils.logging, transformers.utils.logging):
             each.set_verbosity_error()
             each.disable_progress_bar()
 
     def talker(self, dtype: torch.dtype) -> PeerTalker | None:
         """Frames of one song behind a prompt of random tokens."""
-        return self._measured(lambda: self._talker(dtype))
+        return self._measured(TALKER, lambda: self._talker(dtype))
 
     def windows(self, policies: Sequence[str], steps: int) -> list[PeerWindow]:
         """A window in the counterpart of each of our policies; on a CPU only in float32."""
         on_gpu = self._device.type == "cuda"
         wanted = dict.fromkeys(COUNTERPARTS[policy] if on_gpu else "fp32" for policy in policies)
-        measured = (self._measured(lambda: self._window(precision, steps)) for precision in wanted)  # noqa: B023
+        measured = (self._measured(ACOUSTIC, lambda: self._window(each, steps)) for each in wanted)  # noqa: B023
         return [window for window in measured if window is not None]
 
     def songs(self, dtype: torch.dtype, policy: str, steps: int, frames: int, windows: int) -> PeerSongs | None:
@@ -141,8 +143,13 @@ class Peer:
 
         return {"name": self.name, "failed": self.failed, **{name: plain(value) for name, value in figures.items()}}
 
-    def _measured(self, measure: Callable[[], T]) -> T | None:
+    def _measured(self, parts: Sequence[str], measure: Callable[[], T]) -> T | None:
         give_back(self._device)  # our own networks are gone by now
+        # Its networks are read into host memory first; a system that runs out ends the program, figures and all.
+        needed, free = sum(self._checkpoint.components[part].file_bytes for part in parts), host_memory()[0]
+        if free and needed > free:
+            self.failed = f"it needs {needed / GIB:.1f} GiB of host memory, {free / GIB:.1f} GiB are free"
+            return None
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")

@@ -128,6 +128,8 @@ def test_what_goes_wrong_in_the_reference_leaves_our_figures(music3: Music3, mon
     ran = music3("bench", "acoustic", *ON_CPU, "--precision", "fp32", "--steps", "1", "--seeds", "0", "--json")
     assert ran.code == 0 and json.loads(ran.out)["peer"]["windows"] == []
     assert json.loads(ran.out)["peer"]["failed"].startswith("TypeError") and json.loads(ran.out)["transformer"]
+    monkeypatch.setattr(peer, "host_memory", lambda: (1, 2))
+    assert "not measured (it needs 0.0 GiB of host memory" in music3("bench", "talker", "--songs", "1", *ON_CPU).out
 
 
 @pytest.mark.parametrize(
