@@ -56,17 +56,24 @@ def talker(
     from music3_cli.checkpoint.load import load_talker
     from music3_cli.devices import DTYPES, default_talker_dtype, device_name, resolve_device, true_fp32
     from music3_cli.jobs.peer import find_peer
-    from music3_cli.talker.bench import measure, read_bandwidth
+    from music3_cli.talker.bench import TalkerTiming, measure, read_bandwidth
 
     where = resolve_device(device)
     beside = find_peer(found, where, peer)
     dtype = DTYPES[default_talker_dtype(where) if talker_dtype == "auto" else talker_dtype]
     with torch.inference_mode(), true_fp32():
         bandwidth = read_bandwidth(where) if where.type == "cuda" else 0.0
+        console.talk(f"loading the talker of {found.name}")
         loaded = load_talker(found, where, dtype)
-        timings = [t for count in counts for t in measure(loaded, count, places, not no_cuda_graph, bandwidth)]
+        timings: list[TalkerTiming] = []
+        for count in counts:
+            console.talk(f"timing {count} song{'s' * (count != 1)}")
+            timings += measure(loaded, count, places, not no_cuda_graph, bandwidth)
     del loaded
-    theirs = beside.talker(dtype) if beside else None
+    theirs = None
+    if beside:
+        console.talk(f"timing {beside.name}")
+        theirs = beside.talker(dtype)
     if as_json:
         console.document(
             {

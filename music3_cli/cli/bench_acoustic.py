@@ -56,19 +56,26 @@ def acoustic(
     beside = find_peer(found, where, peer)
     count = 1 if not variants else 4 if where.type == "cuda" else 2
     with torch.inference_mode():
+        console.talk(f"loading the acoustic stage of {found.name}")
         encoder = load.load_condition_encoder(found, where, torch.float32)
         engine = AcousticEngine(encoder, load.load_transformer(found, where), load.load_vocoder(found, where))
         latents = engine.windows(200)[0].latents
+        console.talk("timing its matrix products and the vocoder")
         products = list(measure_products(engine.transformer.config, latents, names, where))
         rates = {timing.precision: timing.tflops for timing in products if timing.name == "ff_in"}
         sounds = list(measure_vocoder(engine, names, VARIANTS[: min(count, 2)]))
+        console.talk(f"comparing {', '.join(names)} in {seeds} window{'s' * (seeds != 1)} each")
         errors = list(measure_errors(engine, names, range(seeds), steps))
+        console.talk("timing the transformer's step")
         steps_timed = measure_steps(engine, names, VARIANTS[:count], steps, rates)
         timings = sorted(steps_timed, key=lambda timing: names.index(timing.precision))
         flops = step_flops(engine.transformer.config, latents)
         memory = torch.cuda.max_memory_allocated(where) if where.type == "cuda" else 0
     del engine, encoder, steps_timed
-    theirs = beside.windows(names, steps) if beside else []
+    theirs = []
+    if beside:
+        console.talk(f"timing {beside.name}")
+        theirs = beside.windows(names, steps)
     if as_json:
         console.document(
             {

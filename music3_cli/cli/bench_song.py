@@ -58,6 +58,7 @@ def song(
     from dataclasses import asdict
 
     from music3_cli.checkpoint.locate import find_checkpoint
+    from music3_cli.cli.progress import make_view
     from music3_cli.devices import DTYPES
     from music3_cli.jobs.bench import draw_timeline, time_songs
     from music3_cli.jobs.machine import RunsOn
@@ -76,9 +77,11 @@ def song(
     with tempfile.TemporaryDirectory() as folder:
         sheet = Path(folder) / "bench.txt"
         sheet.write_text(SHEET, encoding="utf-8")
-        timing = time_songs(found, on, str(sheet), seconds, songs, settings)
+        with make_view(as_json=False, quiet=False, no_progress=False) as view:
+            timing = time_songs(found, on, str(sheet), seconds, songs, settings, view.take)
     theirs = None
     if beside:
+        console.talk(f"timing {beside.name}")
         dtype = DTYPES[timing.talker_dtype]
         theirs = beside.songs(dtype, timing.precision, timing.steps, timing.frames, timing.windows)
     if as_json:

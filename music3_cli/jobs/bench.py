@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from music3_cli.checkpoint.inventory import Checkpoint
 from music3_cli.errors import Music3Error, OutputError
 from music3_cli.events import (
+    Event,
     LoadFinished,
+    Note,
     PlacementChosen,
     SongFailed,
     TalkerFinished,
@@ -92,7 +94,13 @@ class SongTiming:
 
 
 def time_songs(
-    checkpoint: Checkpoint, on: RunsOn, lyrics: str, seconds: float, songs: int, settings: dict[str, object]
+    checkpoint: Checkpoint,
+    on: RunsOn,
+    lyrics: str,
+    seconds: float,
+    songs: int,
+    settings: dict[str, object],
+    watch: Callable[[Event], None],
 ) -> SongTiming:
     """Render `songs` songs with a ceiling of `seconds` into a folder that is removed again.
 
@@ -100,6 +108,7 @@ def time_songs(
 
     Args:
         settings: raw values by setting name, as flags give them.
+        watch: shown the events of loading and of the songs that are timed.
 
     Raises:
         Music3Error: a song failed, or what loading raises.
@@ -122,13 +131,17 @@ def time_songs(
         for event in pipeline.load(limits_of(requests)):
             if isinstance(event, PlacementChosen):
                 placement = event.message
+                continue
             if isinstance(event, LoadFinished):
                 load_seconds = event.seconds
+            watch(event)
         jobs = [RenderJob(song.request, song.path, tags_of(song.request, checkpoint)) for song in planned]
         started = time.perf_counter()
         short = replace(jobs[0].request, max_frames=min(WARM_UP_FRAMES, jobs[0].request.max_frames))
+        watch(Note("warming up"))
         for _ in pipeline.render([replace(jobs[0], request=short)]):
             pass
+        watch(Note(f"timing {songs} song{'s' * (songs != 1)}"))
         warm_up = time.perf_counter() - started
         line = _Timeline()
         for event in pipeline.render(jobs):
@@ -140,6 +153,8 @@ def time_songs(
             if isinstance(event, SongRendered):
                 line.whole(event.job.request.id, event.audio.samples / event.audio.sample_rate)
                 event.writer.commit()
+                continue
+            watch(event)
         return line.timing(requests[0], placement, load_seconds, warm_up, pipeline.peak_device_bytes())
 
 

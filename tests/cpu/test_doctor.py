@@ -51,6 +51,7 @@ def test_bench_song_times_whole_songs(music3: Music3) -> None:
     command = ("bench", "song", "--checkpoint", "demo", "--device", "cpu", "--steps", "1", "--seconds", "8.2")
     ran = music3(*command, "--songs", "2", "--timeline", "line.svg", "--no-peer", "--json")
     assert ran.code == 0, ran.err
+    assert "weights loaded" in ran.err and "timing 2 songs" in ran.err and "bench-take2: 205 frames" in ran.err
     timing = json.loads(ran.out)
     assert (timing["frames"], timing["windows"], timing["finish_reasons"]) == (410, 4, ["ceiling", "ceiling"])
     assert timing["real_time"] == pytest.approx(timing["audio_seconds"] / timing["seconds"])
@@ -63,7 +64,9 @@ def test_bench_song_times_whole_songs(music3: Music3) -> None:
 def test_bench_talker_times_the_step(music3: Music3) -> None:
     command = ("bench", "talker", "--checkpoint", "demo", "--device", "cpu", "--songs", "1,2", "--contexts", "100")
     command = (*command, "--no-peer")
-    report = json.loads(music3(*command, "--json").out)
+    ran = music3(*command, "--json")
+    assert ran.err.splitlines() == ["loading the talker of demo", "timing 1 song", "timing 2 songs"]
+    report = json.loads(ran.out)
     timings = report["timings"]
     assert report["peer"] is None
     assert [(timing["songs"], timing["context"]) for timing in timings] == [(1, 100), (2, 100)]
