@@ -176,6 +176,21 @@ def test_empty_flags_are_mistakes(music3: Music3, flags: tuple[str, ...]) -> Non
     assert music3("batch", manifest_of("id: a"), "--checkpoint", "demo", "--dry-run", *flags).code == 2
 
 
+@pytest.mark.parametrize(
+    ("devices", "message"),
+    [
+        ("auto,cuda:0", "name each device"),
+        ("cpu,cuda:0", "devices of one kind were expected"),
+        ("cuda:1,cuda:0,cuda:1", "a GPU stands twice"),
+        ("cuda,cuda:0", "a GPU stands twice"),
+    ],
+)
+@pytest.mark.parametrize("executor", ["local", "ray"])
+def test_devices_that_do_not_go_together(music3: Music3, executor: str, devices: str, message: str) -> None:
+    ran = music3("batch", manifest_of("id: a"), *DRY, "--executor", executor, "--devices", devices)
+    assert ran.code == 2 and message in ran.err
+
+
 def test_a_template_names_a_file(music3: Music3) -> None:
     ran = music3("batch", manifest_of("id: a", head='output: "{id}/"\n'), *DRY)
     assert ran.code == 4 and "not a folder" in ran.err

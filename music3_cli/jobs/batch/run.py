@@ -217,8 +217,13 @@ def check_how(how: How) -> None:
         raise UsageError("--ray-address goes with --executor ray only")
     if "auto" in how.devices and len(how.devices) > 1:
         raise UsageError("--devices: name each device, such as cuda:0,cuda:1")
+    if {"cpu", "cuda"} <= {device.partition(":")[0] for device in how.devices}:
+        raise UsageError(
+            f"--devices {','.join(how.devices)}: devices of one kind were expected; a song's samples depend on the "
+            "kind, and any of them may get any song"
+        )
     if len(how.devices) > 1 and how.on.acoustic_device != "same":
         raise UsageError("--devices and --acoustic-device: each of several engines has both stages on its own device")
-    gpus = [device for device in how.devices if device.startswith("cuda")]
+    gpus = ["cuda:0" if device == "cuda" else device for device in how.devices if device != "cpu"]
     if len(set(gpus)) < len(gpus):
         raise UsageError(f"--devices {','.join(how.devices)}: a GPU stands twice, and one engine fills it")
