@@ -62,7 +62,7 @@ def default_talker_dtype(device: torch.device) -> str:
 
 def resolve_acoustic_devices(names: str, talker: torch.device) -> list[torch.device]:
     """Devices of the acoustic stage: a list such as `cuda:1` or `cuda:1,cuda:2`, `same` (the talker's), or `auto`:
-    every other GPU where there is one, else the talker's own.
+    every other GPU where there is one, else the talker's own. One that stands twice counts once.
 
     Raises:
         DeviceError: one of them is unknown, not there, or of another kind than the talker's: a song's samples depend
@@ -77,7 +77,7 @@ def resolve_acoustic_devices(names: str, talker: torch.device) -> list[torch.dev
     for device in devices:
         if device.type != talker.type:
             raise DeviceError(f"acoustic device {device}: the talker's is {talker}, and both have to be of one kind")
-    return devices
+    return list(dict.fromkeys(devices))
 
 
 def device_memory(device: torch.device, limit_bytes: int | None = None) -> DeviceMemory:

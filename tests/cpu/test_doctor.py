@@ -27,6 +27,12 @@ def test_a_machine_that_works(music3: Music3) -> None:
     assert text.code == 0 and len([line for line in text.out.splitlines() if line.startswith(("ok", "warning"))]) == 10
 
 
+def test_an_acoustic_device_that_stands_twice_counts_once(music3: Music3) -> None:
+    ran = music3("doctor", "--checkpoint", "demo", "--device", "cpu", "--acoustic-device", "cpu, cpu", "--json")
+    placement = json.loads(ran.out)["checks"][NAMES.index("placement")]
+    assert placement["facts"]["kind"] == "resident" and placement["facts"]["acoustic_devices"] == ["cpu"]
+
+
 def test_what_is_missing_is_a_failure_with_its_fix_and_code(music3: Music3) -> None:
     ran = music3("doctor", "--device", "cpu")
     assert ran.code == 5 and "failure  checkpoint:" in ran.out and "music3 download" in ran.out
