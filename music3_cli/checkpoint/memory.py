@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import prod
 from typing import TYPE_CHECKING
 
 from music3_cli.checkpoint.architecture import Architecture
-from music3_cli.checkpoint.layout import AUDIO_CODE_OFFSET, LAST_TOKEN, BackboneConfig, TransformerConfig
+from music3_cli.checkpoint.layout import AUDIO_CODE_OFFSET, LAST_TOKEN, BackboneConfig, DepthConfig, TransformerConfig
 
 if TYPE_CHECKING:
     from music3_cli.checkpoint.inventory import ComponentFiles
@@ -102,18 +103,39 @@ def _matrices(transformer: TransformerConfig) -> int:
     return transformer.num_layers * inner * (4 * inner + 3 * transformer.ff_inner_dim)
 
 
+def frame_bytes(backbone: BackboneConfig, depth: DepthConfig, itemsize: int, int8: bool = False) -> int:
+    """Weights that the talker reads for a frame, however many songs share it: backbone and head once, the depth
+    decoder's layers for each residual codebook; of embeddings it reads next to nothing.
+    """
+    codes, passes = LAST_TOKEN - AUDIO_CODE_OFFSET, depth.num_codebooks - 1
+    once = sum(
+        prod(shape) for name, shape in backbone.shapes().items() if name.startswith(("model.layers", "model.norm"))
+    )
+    once += (1 + codes) * backbone.hidden_size + passes * depth.audio_vocab_size * depth.hidden_size
+    again = sum(prod(shape) for name, shape in depth.shapes().items() if name.startswith(("layers", "projection")))
+    saved = _backbone_saving(backbone, itemsize) + passes * _depth_saving(depth, itemsize) if int8 else 0
+    return (once + passes * again) * itemsize - saved
+
+
 def int8_saving(architecture: Architecture, itemsize: int) -> int:
     """What the talker's large products save as int8 with a float32 scale for every output (kernels/quantized.py)."""
-    b, d = architecture.backbone, architecture.depth
-    backbone = _int8_saving(b.query_size + 2 * b.kv_size, b.hidden_size, itemsize)
-    backbone += _int8_saving(b.hidden_size, b.query_size, itemsize)
-    backbone += _int8_saving(2 * b.intermediate_size, b.hidden_size, itemsize)
-    backbone += _int8_saving(b.hidden_size, b.intermediate_size, itemsize)
-    depth = _int8_saving(3 * d.hidden_size, d.hidden_size, itemsize)
-    depth += _int8_saving(d.hidden_size, d.hidden_size, itemsize)
-    depth += _int8_saving(2 * d.intermediate_size, d.hidden_size, itemsize)
-    depth += _int8_saving(d.hidden_size, d.intermediate_size, itemsize)
-    return b.num_hidden_layers * backbone + d.num_layers * depth
+    return _backbone_saving(architecture.backbone, itemsize) + _depth_saving(architecture.depth, itemsize)
+
+
+def _backbone_saving(b: BackboneConfig, itemsize: int) -> int:
+    layer = _int8_saving(b.query_size + 2 * b.kv_size, b.hidden_size, itemsize)
+    layer += _int8_saving(b.hidden_size, b.query_size, itemsize)
+    layer += _int8_saving(2 * b.intermediate_size, b.hidden_size, itemsize)
+    layer += _int8_saving(b.hidden_size, b.intermediate_size, itemsize)
+    return b.num_hidden_layers * layer
+
+
+def _depth_saving(d: DepthConfig, itemsize: int) -> int:
+    layer = _int8_saving(3 * d.hidden_size, d.hidden_size, itemsize)
+    layer += _int8_saving(d.hidden_size, d.hidden_size, itemsize)
+    layer += _int8_saving(2 * d.intermediate_size, d.hidden_size, itemsize)
+    layer += _int8_saving(d.hidden_size, d.intermediate_size, itemsize)
+    return d.num_layers * layer
 
 
 def _int8_saving(outputs: int, inner: int, itemsize: int) -> int:

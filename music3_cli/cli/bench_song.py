@@ -46,8 +46,8 @@ def song(
     """Time whole songs, from the first token to the last file, with the weights loaded.
 
     A first short song, which is not counted, brings kernels and libraries to work. Songs go on to the ceiling unless
-    the model ends them; the report says how they ended. What diffusers would take is extrapolated from its frame and
-    its window.
+    the model ends them; the report says how they ended. The limits are those of `bench talker` and `bench acoustic`,
+    measured first. What diffusers would take is extrapolated from its frame and its window.
     """
     console.configure(as_json=as_json)
     if timeline is not None:
@@ -112,6 +112,8 @@ def _show(timing: SongTiming, songs: int) -> None:
         f"talker at work {timing.talker_seconds:.1f} s, acoustic stage {timing.acoustic_seconds:.1f} s, both at once "
         f"{timing.overlap_seconds:.1f} s; first file after {timing.first_file_seconds:.1f} s"
     )
+    reading = f"talker {timing.talker_limit:.1f} s for its reading, " if timing.talker_limit else ""
+    console.data(f"limits: {reading}acoustic stage {timing.acoustic_limit:.1f} s for its arithmetic")
     if timing.peak_bytes:
         console.data(f"peak {timing.peak_bytes / 2**30:.1f} GiB on a device")
     console.data(f"ended: {', '.join(timing.finish_reasons)}")

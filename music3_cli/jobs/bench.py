@@ -8,7 +8,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from music3_cli.acoustic.windows import WINDOW_FRAMES, plan_windows
 from music3_cli.checkpoint.inventory import Checkpoint
+from music3_cli.checkpoint.memory import cache_bytes, frame_bytes
 from music3_cli.errors import Music3Error, OutputError
 from music3_cli.events import (
     Event,
@@ -58,6 +60,8 @@ class SongTiming:
         audio_seconds: of all songs together.
         talker_seconds, acoustic_seconds: while at least one song was in that stage.
         first_file_seconds: until the first file was whole.
+        talker_limit: seconds for reading the weights, keys and values once at the device's bandwidth; 0 on a CPU.
+        acoustic_limit: seconds for the steps' arithmetic at the rate of the transformer's largest product.
         frames: of all songs.
         windows: solved.
         peak_bytes: device memory; 0 on a CPU.
@@ -76,6 +80,8 @@ class SongTiming:
     talker_seconds: float
     acoustic_seconds: float
     first_file_seconds: float
+    talker_limit: float
+    acoustic_limit: float
     frames: int
     windows: int
     peak_bytes: int
@@ -126,11 +132,13 @@ def time_songs(
             default_weights=on.default_weights,
         ).songs
         requests = [song.request for song in planned]
+        limits = _Limits(checkpoint, requests[0], on)
         pipeline = on.pipeline(checkpoint, requests[0].talker_dtype, requests[0].talker_weights)
         placement, load_seconds = "", 0.0
         for event in pipeline.load(limits_of(requests)):
             if isinstance(event, PlacementChosen):
                 placement = event.message
+                limits.at_once = pipeline.placement.songs
                 continue
             if isinstance(event, LoadFinished):
                 load_seconds = event.seconds
@@ -155,7 +163,55 @@ def time_songs(
                 event.writer.commit()
                 continue
             watch(event)
-        return line.timing(requests[0], placement, load_seconds, warm_up, pipeline.peak_device_bytes())
+        return line.timing(requests[0], limits, placement, load_seconds, warm_up, pipeline.peak_device_bytes())
+
+
+class _Limits:
+    """What the device could do at best, measured before the weights come.
+
+    Attributes:
+        at_once: songs that share a step of the talker.
+    """
+
+    at_once = 1
+
+    def __init__(self, checkpoint: Checkpoint, request: SongRequest, on: RunsOn) -> None:
+        import torch
+
+        from music3_cli.acoustic.bench import measure_products
+        from music3_cli.devices import DTYPES
+        from music3_cli.stages.weights import give_back
+        from music3_cli.talker.bench import read_bandwidth
+
+        self._architecture, self._request = checkpoint.architecture, request
+        self._itemsize = DTYPES[request.talker_dtype].itemsize
+        talker, self._acoustic_devices = on.devices()
+        acoustic = self._acoustic_devices[0]
+        latents = self._architecture.condition.latents(WINDOW_FRAMES)
+        with torch.inference_mode():
+            self._bandwidth = read_bandwidth(talker) if talker.type == "cuda" else 0.0
+            products = measure_products(self._architecture.transformer, latents, [request.precision], acoustic)
+            self._rate = next(product.tflops for product in products if product.name == "ff_in") * 1e12
+        for device in (talker, acoustic):
+            give_back(device)
+
+    def talker(self, songs: Sequence[int]) -> float:
+        """Seconds for songs of so many frames: every step is shared by as many songs as possible."""
+        if not self._bandwidth:
+            return 0.0
+        backbone, depth, prompt = self._architecture.backbone, self._architecture.depth, len(self._request.prompt.ids)
+        weights = frame_bytes(backbone, depth, self._itemsize, self._request.talker_weights == "int8")
+        steps = sum(songs) / self.at_once
+        context = sum(frames * (prompt + frames / 2) for frames in songs)
+        return (steps * weights + context * cache_bytes(backbone, 1, self._itemsize)) / self._bandwidth
+
+    def acoustic(self, songs: Sequence[int]) -> float:
+        """Seconds for the windows of songs of so many frames; each song has one of the acoustic devices."""
+        from music3_cli.acoustic.bench import step_flops
+
+        windows = [window for frames in songs for window in plan_windows(frames, self._architecture.condition)]
+        flops = sum(step_flops(self._architecture.transformer, window.latents) for window in windows)
+        return self._request.steps * flops / self._rate / min(len(songs), len(self._acoustic_devices))
 
 
 class _Timeline:
@@ -166,7 +222,8 @@ class _Timeline:
         self._spans: list[Span] = []
         self._since: dict[str, float] = {}
         self._files: list[float] = []
-        self._audio, self._frames = 0.0, 0
+        self._audio = 0.0
+        self._frames: list[int] = []
         self._reasons: list[str] = []
 
     def take(self, event: object) -> None:
@@ -176,7 +233,7 @@ class _Timeline:
                 self._since[event.song] = now
             case TalkerFinished():
                 self._spans.append(Span("talker", event.song, round(self._since.pop(event.song), 4), round(now, 4)))
-                self._frames += event.frames
+                self._frames.append(event.frames)
                 self._reasons.append(event.finish_reason)
             case WindowFinished():
                 self._spans.append(Span("acoustic", event.song, round(now - event.seconds, 4), round(now, 4)))
@@ -188,7 +245,7 @@ class _Timeline:
         self._audio += audio_seconds
 
     def timing(
-        self, request: SongRequest, placement: str, load_seconds: float, warm_up: float, peak: int
+        self, request: SongRequest, limits: _Limits, placement: str, load_seconds: float, warm_up: float, peak: int
     ) -> SongTiming:
         return SongTiming(
             placement,
@@ -202,7 +259,9 @@ class _Timeline:
             covered([span for span in self._spans if span.stage == "talker"]),
             covered([span for span in self._spans if span.stage == "acoustic"]),
             min(self._files),
-            self._frames,
+            limits.talker(self._frames),
+            limits.acoustic(self._frames),
+            sum(self._frames),
             sum(span.stage == "acoustic" for span in self._spans),
             peak,
             tuple(self._reasons),

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import torch
 
+from music3_cli.checkpoint.memory import cache_bytes, frame_bytes
 from music3_cli.models.talker import Talker
 from music3_cli.song.limits import FRAME_RATE
 from music3_cli.talker.draws import ServerDraws
@@ -70,6 +71,8 @@ def measure(
     def run() -> None:
         graphs.replay(songs) if isinstance(graphs, StepGraphs) else step(slots)
 
+    itemsize = talker.head.element_size()
+    weights = frame_bytes(talker.backbone.config, talker.depth.config, itemsize)
     for context in contexts:
         for slot in range(songs):
             hidden_RH = torch.randn(2, talker.head.shape[1], device=device).to(talker.head.dtype)
@@ -78,7 +81,7 @@ def measure(
         for _ in range(WARM_UP):
             run()
         seconds = seconds_of(run, device, REPEATS)
-        read = _bytes_a_frame(talker) + 2 * songs * context * _kv_bytes(talker)
+        read = weights + songs * cache_bytes(talker.backbone.config, context, itemsize)
         yield TalkerTiming(
             songs,
             context,
@@ -89,19 +92,6 @@ def measure(
             torch.cuda.memory_allocated(device) if device.type == "cuda" else 0,
             _kernels(run, device),
         )
-
-
-def _bytes_a_frame(talker: Talker) -> int:
-    """Weights that a frame reads: backbone and head once, the depth decoder's layers seven times, embeddings hardly."""
-    depth = talker.depth
-    layers = sum(p.nbytes for name, p in depth.named_parameters() if name.startswith(("layers", "projection")))
-    backbone = sum(p.nbytes for p in talker.backbone.parameters())
-    return backbone + talker.head.nbytes + depth.heads.nbytes + layers * (depth.config.num_codebooks - 1)
-
-
-def _kv_bytes(talker: Talker) -> int:
-    config = talker.backbone.config
-    return 2 * config.num_hidden_layers * config.kv_size * talker.head.element_size()
 
 
 def _kernels(run: Callable[[], object], device: torch.device) -> int:

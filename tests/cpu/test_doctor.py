@@ -7,7 +7,11 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
+from music3_cli.checkpoint.inventory import open_checkpoint
+from music3_cli.checkpoint.load import load_talker
+from music3_cli.checkpoint.memory import frame_bytes
 from music3_cli.jobs import peer
 from tests.conftest import Music3
 
@@ -62,6 +66,7 @@ def test_bench_song_times_whole_songs(music3: Music3) -> None:
     assert (timing["frames"], timing["windows"], timing["finish_reasons"]) == (410, 4, ["ceiling", "ceiling"])
     assert timing["real_time"] == pytest.approx(timing["audio_seconds"] / timing["seconds"])
     assert 16 < timing["audio_seconds"] < 17
+    assert timing["talker_limit"] == 0 < timing["acoustic_limit"]
     assert max(span["stop"] for span in timing["spans"]) <= timing["seconds"]
     assert Path("line.svg").read_text().count("acoustic") >= 2
     assert [path.name for path in Path().iterdir()] == ["line.svg"]
@@ -82,6 +87,17 @@ def test_bench_talker_times_the_step(music3: Music3) -> None:
         line.split() for line in music3(*command).out.splitlines() if line.split()[:2] in (["1", "100"], ["2", "100"])
     ]
     assert len(rows) == 2 and all(row[4:] == ["-"] * 5 for row in rows)  # what only a GPU has
+
+
+@pytest.mark.parametrize("int8", [False, True])
+def test_the_limit_counts_every_weight_that_a_frame_reads(demo_root: Path, int8: bool) -> None:
+    checkpoint = open_checkpoint(demo_root)
+    talker = load_talker(checkpoint, torch.device("cpu"), torch.bfloat16, int8=int8)
+    depth = dict(talker.depth.named_parameters())
+    passes = [weight for name, weight in depth.items() if name.startswith(("layers", "projection"))] * 7
+    read = [*talker.backbone.parameters(), talker.head, depth["heads"], *passes]
+    backbone, decoder = checkpoint.architecture.backbone, checkpoint.architecture.depth
+    assert frame_bytes(backbone, decoder, 2, int8) == sum(weight.nbytes for weight in read)
 
 
 ON_CPU = ("--checkpoint", "demo", "--device", "cpu")
