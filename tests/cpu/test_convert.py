@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import pickle
+import shutil
 import socket
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import soundfile
@@ -202,7 +204,17 @@ def test_what_is_wrong_with_native_files_is_told(native: Path, music3: Music3, t
         assert not (tmp_path / "made").exists()
 
 
-def test_other_ends(native: Path, demo_root: Path, music3: Music3, tmp_path: Path) -> None:
+def test_other_ends(
+    native: Path, demo_root: Path, music3: Music3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def disk_with(free: int) -> None:
+        """Without --configs the released 28.5 GB are planned for, whatever the files are."""
+        monkeypatch.setattr(shutil, "disk_usage", lambda place: SimpleNamespace(free=free))
+
+    disk_with(20 * 10**9)
+    ran = music3("convert", native, tmp_path / "made")
+    assert ran.code == 7 and "28,505,979,820 bytes will be written, 20,000,000,000 are free on this disk" in ran.err
+    disk_with(30 * 10**9)
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "file").touch()
     for args, code, said in (
