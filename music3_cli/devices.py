@@ -16,37 +16,41 @@ from music3_cli.placement import DeviceMemory, host_memory
 DTYPES = {"bf16": torch.bfloat16, "fp32": torch.float32}
 
 
-def named_device(name: str) -> torch.device:
+def named_device(name: str, of: str = "device") -> torch.device:
     """`cpu`, `cuda` or `cuda:N`, here or on another machine.
+
+    Args:
+        of: what errors call it.
 
     Raises:
         DeviceError: another name.
     """
     kind, _, number = name.partition(":")
     if name != "cpu" and (kind != "cuda" or (number and not number.isdecimal())):
-        raise DeviceError(f"device {name!r}: auto, cpu, cuda or cuda:N was expected")
+        raise DeviceError(f"{of} {name!r}: auto, cpu, cuda or cuda:N was expected")
     return torch.device("cpu") if name == "cpu" else torch.device("cuda", int(number or 0))
 
 
-def resolve_device(name: str) -> torch.device:
+def resolve_device(name: str, of: str = "device") -> torch.device:
     """`auto` (CUDA where there is one), `cpu`, `cuda` or `cuda:N`.
+
+    Args:
+        of: what errors call it.
 
     Raises:
         DeviceError: unknown, or not there.
     """
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
-    device = named_device(name)
+    device = named_device(name, of)
     if device.type == "cpu":
         return device
     if not torch.cuda.is_available():
         built = "this torch is built without CUDA" if torch.version.cuda is None else "no CUDA device was found"
-        raise DeviceError(
-            f"device {name}: {built}", hint="Use --device cpu, or install a driver and a torch with CUDA."
-        )
+        raise DeviceError(f"{of} {name}: {built}", hint="Use --device cpu, or install a driver and a torch with CUDA.")
     count = torch.cuda.device_count()
     if device.index >= count:
-        raise DeviceError(f"device {name}: there {'is' if count == 1 else 'are'} only {count}, counted from 0")
+        raise DeviceError(f"{of} {name}: there {'is' if count == 1 else 'are'} only {count}, counted from 0")
     return device
 
 
@@ -73,7 +77,7 @@ def resolve_acoustic_devices(names: str, talker: torch.device) -> list[torch.dev
     if names == "auto":
         count = torch.cuda.device_count() if talker.type == "cuda" else 0
         return [torch.device("cuda", index) for index in range(count) if index != talker.index] or [talker]
-    devices = [resolve_device(name.strip()) for name in names.split(",")]
+    devices = [resolve_device(name.strip(), "acoustic device") for name in names.split(",")]
     for device in devices:
         if device.type != talker.type:
             raise DeviceError(f"acoustic device {device}: the talker's is {talker}, and both have to be of one kind")

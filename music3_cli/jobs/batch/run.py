@@ -71,8 +71,10 @@ class How:
             from music3_cli.devices import named_device
 
             acoustic = self.on.acoustic_device
-            for name in (*self.devices, *(acoustic.split(",") if acoustic not in ("same", "auto") else ())):
-                named_device(name.strip())
+            for name in self.devices:
+                named_device(name)
+            for name in acoustic.split(",") if acoustic not in ("same", "auto") else ():
+                named_device(name.strip(), "acoustic device")
             return
         for name in self.devices:
             replace(self.on, device=name).devices()
