@@ -7,10 +7,9 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from music3_cli.acoustic.windows import WINDOW_FRAMES, plan_windows
 from music3_cli.checkpoint.inventory import Checkpoint
-from music3_cli.checkpoint.memory import cache_bytes, frame_bytes
 from music3_cli.errors import Music3Error, OutputError
 from music3_cli.events import (
     Event,
@@ -27,7 +26,11 @@ from music3_cli.jobs.labels import tags_of
 from music3_cli.jobs.machine import RunsOn, limits_of
 from music3_cli.jobs.plan import make_plan
 from music3_cli.jobs.songs import read_songs
+from music3_cli.placement import Placement
 from music3_cli.song.request import SongRequest
+
+if TYPE_CHECKING:
+    from music3_cli.jobs.roofline import Roofline
 
 WARM_UP_FRAMES = 301
 """Three windows: every kind of window is met once."""
@@ -60,8 +63,7 @@ class SongTiming:
         audio_seconds: of all songs together.
         talker_seconds, acoustic_seconds: while at least one song was in that stage.
         first_file_seconds: until the first file was whole.
-        talker_limit: seconds for reading the weights, keys and values once at the device's bandwidth; 0 on a CPU.
-        acoustic_limit: seconds for the steps' arithmetic at the rate of the transformer's largest product.
+        talker_limit, acoustic_limit: the least seconds, see `Roofline`.
         frames: of all songs.
         windows: solved.
         peak_bytes: device memory; 0 on a CPU.
@@ -119,6 +121,7 @@ def time_songs(
     Raises:
         Music3Error: a song failed, or what loading raises.
     """
+    from music3_cli.jobs.roofline import Roofline
     from music3_cli.pipeline import RenderJob, SongRendered
 
     flags = {**settings, "max_duration": seconds, "takes": songs}
@@ -132,17 +135,14 @@ def time_songs(
             default_weights=on.default_weights,
         ).songs
         requests = [song.request for song in planned]
-        limits = _Limits(checkpoint, requests[0], on)
+        roofline = Roofline(checkpoint, requests[0], *on.devices())
         pipeline = on.pipeline(checkpoint, requests[0].talker_dtype, requests[0].talker_weights)
-        placement, load_seconds = "", 0.0
+        load_seconds = 0.0
         for event in pipeline.load(limits_of(requests)):
-            if isinstance(event, PlacementChosen):
-                placement = event.message
-                limits.at_once = pipeline.placement.songs
-                continue
             if isinstance(event, LoadFinished):
                 load_seconds = event.seconds
-            watch(event)
+            if not isinstance(event, PlacementChosen):
+                watch(event)
         jobs = [RenderJob(song.request, song.path, tags_of(song.request, checkpoint)) for song in planned]
         started = time.perf_counter()
         short = replace(jobs[0].request, max_frames=min(WARM_UP_FRAMES, jobs[0].request.max_frames))
@@ -163,55 +163,8 @@ def time_songs(
                 event.writer.commit()
                 continue
             watch(event)
-        return line.timing(requests[0], limits, placement, load_seconds, warm_up, pipeline.peak_device_bytes())
-
-
-class _Limits:
-    """What the device could do at best, measured before the weights come.
-
-    Attributes:
-        at_once: songs that share a step of the talker.
-    """
-
-    at_once = 1
-
-    def __init__(self, checkpoint: Checkpoint, request: SongRequest, on: RunsOn) -> None:
-        import torch
-
-        from music3_cli.acoustic.bench import measure_products
-        from music3_cli.devices import DTYPES
-        from music3_cli.stages.weights import give_back
-        from music3_cli.talker.bench import read_bandwidth
-
-        self._architecture, self._request = checkpoint.architecture, request
-        self._itemsize = DTYPES[request.talker_dtype].itemsize
-        talker, self._acoustic_devices = on.devices()
-        acoustic = self._acoustic_devices[0]
-        latents = self._architecture.condition.latents(WINDOW_FRAMES)
-        with torch.inference_mode():
-            self._bandwidth = read_bandwidth(talker) if talker.type == "cuda" else 0.0
-            products = measure_products(self._architecture.transformer, latents, [request.precision], acoustic)
-            self._rate = next(product.tflops for product in products if product.name == "ff_in") * 1e12
-        for device in (talker, acoustic):
-            give_back(device)
-
-    def talker(self, songs: Sequence[int]) -> float:
-        """Seconds for songs of so many frames: every step is shared by as many songs as possible."""
-        if not self._bandwidth:
-            return 0.0
-        backbone, depth, prompt = self._architecture.backbone, self._architecture.depth, len(self._request.prompt.ids)
-        weights = frame_bytes(backbone, depth, self._itemsize, self._request.talker_weights == "int8")
-        steps = sum(songs) / self.at_once
-        context = sum(frames * (prompt + frames / 2) for frames in songs)
-        return (steps * weights + context * cache_bytes(backbone, 1, self._itemsize)) / self._bandwidth
-
-    def acoustic(self, songs: Sequence[int]) -> float:
-        """Seconds for the windows of songs of so many frames; each song has one of the acoustic devices."""
-        from music3_cli.acoustic.bench import step_flops
-
-        windows = [window for frames in songs for window in plan_windows(frames, self._architecture.condition)]
-        flops = sum(step_flops(self._architecture.transformer, window.latents) for window in windows)
-        return self._request.steps * flops / self._rate / min(len(songs), len(self._acoustic_devices))
+        peak = pipeline.peak_device_bytes()
+        return line.timing(requests[0], roofline, pipeline.placement, load_seconds, warm_up, peak)
 
 
 class _Timeline:
@@ -245,10 +198,16 @@ class _Timeline:
         self._audio += audio_seconds
 
     def timing(
-        self, request: SongRequest, limits: _Limits, placement: str, load_seconds: float, warm_up: float, peak: int
+        self,
+        request: SongRequest,
+        roofline: Roofline,
+        placement: Placement,
+        load_seconds: float,
+        warm_up: float,
+        peak: int,
     ) -> SongTiming:
         return SongTiming(
-            placement,
+            placement.text,
             request.talker_dtype,
             request.precision,
             request.steps,
@@ -259,8 +218,8 @@ class _Timeline:
             covered([span for span in self._spans if span.stage == "talker"]),
             covered([span for span in self._spans if span.stage == "acoustic"]),
             min(self._files),
-            limits.talker(self._frames),
-            limits.acoustic(self._frames),
+            roofline.talker(self._frames, placement.songs),
+            roofline.acoustic(self._frames),
             sum(self._frames),
             sum(span.stage == "acoustic" for span in self._spans),
             peak,
