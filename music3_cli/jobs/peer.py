@@ -8,6 +8,8 @@ import time
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
+from importlib import import_module
 from typing import Any, TypeVar
 
 import torch
@@ -106,8 +108,8 @@ class Peer:
     def __init__(self, checkpoint: Checkpoint, device: torch.device) -> None:
         import diffusers
         import transformers
-        from diffusers.modular_pipelines import minimax_music3  # noqa: F401  older ones have none
 
+        import_module("diffusers.modular_pipelines.minimax_music3")  # older ones have none
         self.name, self.failed = f"diffusers {diffusers.__version__}", ""
         self._checkpoint, self._root, self._device = checkpoint, checkpoint.root, device
         for each in (diffusers.utils.logging, transformers.utils.logging):
@@ -116,13 +118,13 @@ class Peer:
 
     def talker(self, dtype: torch.dtype) -> PeerTalker | None:
         """Frames of one song behind a prompt of random tokens."""
-        return self._measured(TALKER, lambda: self._talker(dtype))
+        return self._measured(TALKER, partial(self._talker, dtype))
 
     def windows(self, policies: Sequence[str], steps: int) -> list[PeerWindow]:
         """A window in the counterpart of each of our policies; on a CPU only in float32."""
         on_gpu = self._device.type == "cuda"
         wanted = dict.fromkeys(COUNTERPARTS[policy] if on_gpu else "fp32" for policy in policies)
-        measured = (self._measured(ACOUSTIC, lambda: self._window(each, steps)) for each in wanted)  # noqa: B023
+        measured = [self._measured(ACOUSTIC, partial(self._window, each, steps)) for each in wanted]
         return [window for window in measured if window is not None]
 
     def songs(self, dtype: torch.dtype, policy: str, steps: int, frames: int, windows: int) -> PeerSongs | None:

@@ -280,22 +280,3 @@ def test_settings_of_the_process_are_its_own_again(tf32: bool) -> None:
         torch.set_float32_matmul_precision(first[0])  # raises nothing, whatever the new interface says
         matmul.fp32_precision, cudnn.conv.fp32_precision = first[1], first[2]
     assert state() == first
-
-
-def test_bench_runs_on_the_demo(music3: Music3) -> None:
-    command = ("bench", "acoustic", "--checkpoint", "demo", "--device", "cpu", "--steps", 2, "--seeds", 1)
-    ran = music3(*command, "--no-peer", "--json")
-    assert ran.code == 0, ran.err
-    report = json.loads(ran.out)
-    assert [timing["precision"] for timing in report["transformer"]] == ["fp32", "tf32", "fp16"]
-    assert all(timing["step_ms"] > 0 and timing["tflops"] > 0 for timing in report["transformer"])
-    assert [timing["velocity_error"] for timing in report["transformer"][:2]] == [0, 0]
-    assert 0 < report["transformer"][2]["velocity_error"] < 1e-2
-    assert len(report["products"]) == 12 and len(report["vocoder"]) == 3
-    assert [(error["precision"], error["seed"]) for error in report["errors"]] == [("tf32", 0), ("fp16", 0)]
-    assert 0 < report["errors"][1]["samples_relative"] < 0.1
-
-
-def test_bench_refuses_an_unknown_policy(music3: Music3) -> None:
-    ran = music3("bench", "acoustic", "--checkpoint", "demo", "--precision", "fp32,bf16")
-    assert ran.code == 2 and "bf16" in ran.err and "fp32, tf32, fp16" in ran.err

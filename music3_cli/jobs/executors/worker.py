@@ -25,7 +25,7 @@ class BatchGone(Exception):
 
 
 class Channel(Protocol):
-    """To the batch. Both methods raise `BatchGone`."""
+    """To the batch. Both methods raise `BatchGone`, unless the batch's end is the worker's, as on Ray."""
 
     def send(self, message: Message) -> None: ...
 
